@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.values import Error
+from coterie.values import Error, encode_topic_id
 
 __all__ = [
     "ConsumerGroupChange",
@@ -27,11 +27,6 @@ __all__ = [
 ]
 
 _ERRORS = {int(error): error for error in Error}
-
-
-def encode_topic_id(raw: bytes) -> str:
-    """Return the text of a topic id of 16 bytes."""
-    return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 def decode_topic_id(text: str) -> bytes:

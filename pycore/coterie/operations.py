@@ -77,6 +77,7 @@ _SYNC = (
 _TXN = (
     Field("producer_id", "int64", DETAILS + 1),
     Field("producer_epoch", "int16", DETAILS + 2),
+    Field("version", "txn_version", DETAILS + 3, 4),
 )
 _END = (
     Field("producer_id", "int64", DETAILS),

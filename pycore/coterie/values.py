@@ -22,6 +22,7 @@ __all__ = [
     "GroupOverview",
     "GroupSummary",
     "HeartbeatResponse",
+    "IdentifiedPartitionError",
     "JoinGroupResponse",
     "LeaveGroupResponse",
     "ListGroupsResponse",
@@ -33,6 +34,7 @@ __all__ = [
     "SyncGroupResponse",
     "TxnOffsetCommitResponse",
     "TypedGroupOverview",
+    "encode_topic_id",
 ]
 
 
@@ -180,6 +182,11 @@ class Error(IntEnum):
 
 
 _ERRORS = {int(error): error for error in Error}
+
+
+def encode_topic_id(raw: bytes) -> str:
+    """Return the text of a topic id of 16 bytes."""
+    return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 def plain(value: Any) -> Any:
@@ -338,9 +345,26 @@ class PartitionError:
     error: Error
 
 
+@dataclass(frozen=True, slots=True)
+class IdentifiedPartitionError(PartitionError):
+    """The same with the topic's id, if the request has it: since Kafka 4.1."""
+
+    topic_id: str
+
+
 def _partitions(payload: Iterable[tuple[Any, ...]] | None) -> tuple[PartitionError, ...]:
-    """Make the errors from rows of ((topic, partition), number); a longer row is a success."""
-    return tuple([_of_partition(*row[0], row[1] if len(row) == 2 else 0) for row in payload or ()])
+    """Make the errors from rows of ((topic, partition), number) and the topic's id if there is one.
+
+    A longer row is one of the request, and a success.
+    """
+    return tuple([_of_row(row) for row in payload or ()])
+
+
+def _of_row(row: tuple[Any, ...]) -> PartitionError:
+    if len(row) != 3:
+        return _of_partition(*row[0], row[1] if len(row) == 2 else 0)
+    (topic, partition), code, raw = row
+    return IdentifiedPartitionError(topic, partition, _ERRORS[code], encode_topic_id(raw))
 
 
 @lru_cache(maxsize=1024)  # a member commits the same partitions again and again

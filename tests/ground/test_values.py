@@ -97,11 +97,12 @@ def test_a_sync_that_failed_has_no_assignment():
     assert values.synced(Error.NONE, ("consumer", "range", b"a")) == ended
 
 
-def test_each_partition_has_its_own_error_and_a_longer_row_has_none():
-    rows = [(("t", 1), 16), (("u", 2), 5, "offset")]
+def test_each_partition_has_its_own_error_and_a_row_of_the_request_has_none():
+    rows = [(("t", 1), 16), (("u", 2), 5, -1, "", None, -1), (("v", 3), 113, bytes(16))]
     expected = (
         values.PartitionError("t", 1, Error.NOT_COORDINATOR),
         values.PartitionError("u", 2, Error.NONE),
+        values.IdentifiedPartitionError("v", 3, Error.STALE_MEMBER_EPOCH, "A" * 22),
     )
     for make in (values.committed, values.txn_committed, values.offsets_deleted):
         response = make(Error.NONE, rows)

@@ -368,7 +368,7 @@ def a_topic_id():
 
 def member_tombstone():
     key = messages.encode_key({"version": 5, "data": {"groupId": "g", "memberId": "m"}})
-    return parse_record(key, None, MetadataImage())[1]
+    return parse_record(key, None, MetadataImage(), False)[1]
 
 
 CORE_MAKERS = {

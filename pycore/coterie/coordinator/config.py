@@ -18,7 +18,7 @@ __all__ = ["CLASSIC_ONLY", "DEFAULTS", "REPLAYING", "coordinator_config"]
 
 # Behaviours without consumer groups, and those of Kafka 4, which has them.
 CLASSIC_ONLY = ("3.9", "2.4")
-REPLAYING = ("4.1", "4.1.2", "4.2")
+REPLAYING = ("4.1", "4.1.2", "4.2", "4.3", "4.3.1", "4.4")
 
 _INT32 = 2**31
 _INT64 = 2**63
@@ -35,6 +35,9 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
     "group.consumer.heartbeat.interval.ms": (5000, 1, _INT32),
     "group.consumer.min.heartbeat.interval.ms": (5000, 1, _INT32),
     "group.consumer.max.heartbeat.interval.ms": (15000, 1, _INT32),
+    "group.consumer.assignment.interval.ms": (1000, 0, _INT32),
+    "group.consumer.min.assignment.interval.ms": (0, 0, _INT32),
+    "group.consumer.max.assignment.interval.ms": (15000, 0, _INT32),
     "group.consumer.max.size": (2147483647, 1, _INT32),
     "group.consumer.regex.refresh.interval.ms": (600000, 10000, _INT32),
     "offset.metadata.max.bytes": (4096, -_INT32, _INT32),

@@ -7,25 +7,12 @@ from functools import partial
 from typing import Any
 
 from coterie.arguments import sequence
-from coterie.consumer_groups import decode_topic_id, encode_topic_id
+from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator import fields
-from coterie.coordinator.fields import Fields, Kind, entries, integer, string
+from coterie.coordinator.fields import Fields, Kind, entries, integer, string, topic_id
 from coterie.errors import ArgumentError, shown
 
 __all__ = ["KINDS", "read_metadata"]
-
-
-def topic_id(item: Any) -> bytes:
-    """Return a topic's id, which may come as its 16 bytes or their text."""
-    value = item.get("topic_id")
-    if isinstance(value, bytes) and len(value) == 16:
-        return value
-    try:
-        return decode_topic_id(string(item, "topic_id"))
-    except ValueError:
-        raise ArgumentError(
-            f"topic_id must be 16 bytes or their base64, not {shown(value)}"
-        ) from None
 
 
 def names(given: Fields, name: str, default: Any) -> tuple[str, ...] | None:
@@ -113,7 +100,11 @@ def show_raw(name: str, value: bytes | None) -> dict[str, Any]:
 def group_config(given: Fields, name: str, default: Any) -> dict[str, int]:
     """Return a group's own settings."""
     value = given.get(name) or {}
-    known = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    known = (
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.assignment.interval.ms",
+    )
     for key in value:
         if key not in known:
             raise ArgumentError(f"{shown(key)} is no setting of a group; those are {known}")
@@ -139,6 +130,7 @@ KINDS = {
     "fetching_member": hidden(string, None),
     "member_epoch": hidden(integer, -1),
     "commit_version": hidden(partial(integer, bits=16), 9),
+    "txn_version": hidden(partial(integer, bits=16), 4),
     "describe_version": hidden(partial(integer, bits=16), 5),
     "retention": hidden(partial(integer, bits=64), -1),
     "types": Kind(fields.strings, lambda name, value: {name: list(value)} if value else {}),

@@ -9,7 +9,7 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie.arguments import called, integer, text
 from coterie.consumer_groups import encode_topic_id
-from coterie.coordinator.config import CLASSIC_ONLY
+from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
 from coterie.coordinator.pending import Pending, now_or_later
 from coterie.coordinator.requests import compile_values
 from coterie.errors import ConfigError
@@ -39,7 +39,7 @@ class ConsumerGroupRequests:
     def _needs_consumer_groups(self) -> None:
         if self.config["coterie.behaviour"] in CLASSIC_ONLY:
             raise ConfigError(
-                'consumer groups need coterie.behaviour "4.1", "4.1.2" or "4.2", not '
+                f"consumer groups need coterie.behaviour {', '.join(map(repr, REPLAYING))}, not "
                 f"{self.config['coterie.behaviour']!r}"
             )
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from coterie import arguments
 from coterie.arguments import sequence, text, whole
+from coterie.consumer_groups import decode_topic_id, encode_topic_id
 from coterie.errors import ArgumentError, shown
 from coterie.log import consumer_protocol as protocol
 from coterie.operations import ABSENT
@@ -212,8 +213,24 @@ def fetched(fields: Fields, name: str, default: Any) -> tuple[tuple[str, int], .
     return tuple(keys)
 
 
+def topic_id(item: Any) -> bytes:
+    """Return a topic's id, which may come as its 16 bytes or their text."""
+    value = item.get("topic_id")
+    if isinstance(value, bytes) and len(value) == 16:
+        return value
+    try:
+        return decode_topic_id(string(item, "topic_id"))
+    except ValueError:
+        raise ArgumentError(
+            f"topic_id must be 16 bytes or their base64, not {shown(value)}"
+        ) from None
+
+
 def committed(fields: Fields, name: str, default: Any) -> tuple[Any, ...]:
-    """Return a commit's rows: (key, offset, epoch, metadata, commit time or None, expiry)."""
+    """Return a commit's rows: (key, offset, epoch, metadata, commit time or None, expiry).
+
+    A row ends in the topic's id if it has one.
+    """
     value = fields.get(name)
     if isinstance(value, Mapping):
         return tuple(_commit_row(key, entry) for key, entry in value.items())
@@ -225,6 +242,7 @@ def committed(fields: Fields, name: str, default: Any) -> tuple[Any, ...]:
             metadata(item),
             None,
             integer(item, "expire_timestamp", -1, 64),
+            *(() if item.get("topic_id") is None else (topic_id(item),)),
         )
         for item in entries({name: value}, name)
     )
@@ -359,8 +377,10 @@ def show_leaving(name: str, value: tuple[tuple[str, str | None], ...]) -> Shown:
 def show_offsets(name: str, value: tuple[Any, ...]) -> Shown:
     """Show a commit's rows without fields that have their default."""
     offsets = []
-    for (topic, partition), offset, epoch, commit_metadata, _, expire in value:
+    for (topic, partition), offset, epoch, commit_metadata, _, expire, *raw in value:
         entry = {"topic": topic, "partition": partition, "offset": offset}
+        if raw:
+            entry["topic_id"] = encode_topic_id(*raw)
         rest = (("leader_epoch", epoch, -1), ("metadata", commit_metadata, ""),
                 ("expire_timestamp", expire, -1))  # fmt: skip
         offsets.append(

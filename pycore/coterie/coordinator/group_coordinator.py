@@ -262,11 +262,12 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         generation_id: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
+        version: int = 4,
     ) -> Pending[Any]:
         """Send TxnOffsetCommit; readers see the offsets once :meth:`end_txn` commits."""
         return self._ask(
             "txn_offset_commit", group_id, generation_id, member_id, group_instance_id, offsets,
-            producer_id, producer_epoch
+            producer_id, producer_epoch, version
         )  # fmt: skip
 
     @called

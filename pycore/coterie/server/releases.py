@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
+from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.errors import ArgumentError, shown
 
 __all__ = [
@@ -60,7 +60,7 @@ RELEASES: Mapping[str, Release] = {
     "3.9": DEFAULT_RELEASE,
     "4.1": Release(
         "4.1",
-        behaviours=REPLAYING,
+        behaviours=("4.1", "4.1.2", "4.2"),
         features={
             GROUP_VERSION: (0, 1),
             TRANSACTION_VERSION: (0, 2),
@@ -79,7 +79,7 @@ RELEASES: Mapping[str, Release] = {
     # A new cluster of 4.4 has share and streams groups on, too; here they are off.
     "4.4": Release(
         "4.4",
-        behaviours=REPLAYING[-1:],
+        behaviours=("4.4", "4.3.1", "4.3"),
         features={
             GROUP_VERSION: (0, 1),
             TRANSACTION_VERSION: (0, 2),

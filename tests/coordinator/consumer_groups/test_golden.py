@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -23,6 +24,9 @@ def test_there_are_as_many_traces_as_the_readme_says():
     assert len(MIXED) == 23 + 120
     assert len(list(golden.FOLDER.glob("alt-4.1.2/*/*.gz"))) == 19
     assert len(list(golden.FOLDER.glob("alt-4.2.1/*/*.gz"))) == 80
+    assert Counter(behaviour for behaviour, _, _ in NEWER) == {
+        "4.4": 64 + 40 + 177 + 31 + 30 + 72, "4.3.1": 31 + 16 + 34 + 44 + 23, "4.3": 24,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("behaviour", golden.BEHAVIOURS)
@@ -32,6 +36,17 @@ def test_a_trace_is_answered_as_kafka_answers_it(name, behaviour):
     expected_answers, expected_groups = golden.by_kind(golden.expected(name, behaviour))
     assert answers == expected_answers
     assert groups == expected_groups
+
+
+NEWER = golden.newer()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "name", "path"), NEWER, ids=[f"{row[0]} {row[1]}" for row in NEWER]
+)
+def test_a_trace_of_a_newer_behaviour_is_answered_as_kafka_answers_it(behaviour, name, path):
+    answers, groups = golden.by_kind(played(name, behaviour))
+    assert (answers, groups) == golden.by_kind(golden.read(path))
 
 
 MIXED = [*golden.names_in("differences"), *golden.names_in("random-mixed")]

@@ -9,6 +9,15 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "golden" / "consumer-groups"
 BEHAVIOURS = {"4.1": None, "4.1.2": "alt-4.1.2", "4.2": "alt-4.2.1"}
+# Of newer behaviours: the folders of what each answers. What 4.3 and 4.3.1 answer like 4.4 has no
+# file, and of the older traces there are only some.
+NEWER = {
+    "4.4": ("scenarios-4.4", "random-4.4", "again-4.4", "classic-4.4", "alt-4.4.0/scenarios",
+            "alt-4.4.0/random"),
+    "4.3.1": ("alt-4.3.1/scenarios-4.4", "alt-4.3.1/random-4.4", "alt-4.3.1/again-4.4",
+              "alt-4.3.1/scenarios", "alt-4.3.1/random"),
+    "4.3": ("alt-4.3.0/scenarios-4.4", "alt-4.3.1/scenarios-4.4"),
+}  # fmt: skip
 
 
 def read(path):
@@ -38,6 +47,17 @@ def expected(name, behaviour="4.1"):
     if other is not None and (FOLDER / other / f"{name}.expected.jsonl.gz").exists():
         path = FOLDER / other / f"{name}.expected.jsonl.gz"
     return read(path)
+
+
+def newer():
+    """Of each output of a newer behaviour: (behaviour, FOLDER/NAME of its trace, its path)."""
+    rows = {}
+    for behaviour, folders in NEWER.items():
+        for folder in folders:
+            for path in sorted((FOLDER / folder).glob("*.expected.jsonl.gz")):
+                name = f"{path.parent.name}/{path.name.split('.')[0]}"
+                rows.setdefault((behaviour, name), path)
+    return [(*key, path) for key, path in rows.items()]
 
 
 def plain(value):

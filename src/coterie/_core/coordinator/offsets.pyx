@@ -5,10 +5,12 @@ own module. One bad record stops the load of a partition. Traces are played here
 Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 """
 cimport cython
+from base64 import urlsafe_b64decode
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.codec.layout import decode_utf8
+from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE,
     OFFSET_METADATA_TOO_LARGE, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT, commit_error)
@@ -124,6 +126,29 @@ cdef dict offsets_of_4x(object fold):
     for producer_id, group_id in holders:
         map_of(maps, group_id).undecided(producer_id)
     return maps
+
+
+cdef int read_topic_ids(dict maps, list rows) except -1:
+    """Give offsets the topic ids of their records, which a fold does not have."""
+    cdef OffsetMap offsets
+    cdef int64_t first
+    for base_offset, producer_id, _, transactional, control, records in rows:
+        first = base_offset
+        for key, value in records:
+            if control or value is None or key is None or key[:2] != b"\0\1":
+                continue
+            raw = decode_value(1, value)["data"].get("topicId")
+            if raw is None:
+                continue
+            named = decode_key(key)["data"]
+            offsets = maps.get(named["group"])
+            if offsets is None:
+                continue
+            place = (named["topic"], named["partition"])
+            for entry in (offsets.find(place),
+                          offsets.pending_by_producer.get(producer_id, {}).get(place)):
+                if entry is not None and first <= (<Offset>entry).position < first + len(records):
+                    (<Offset>entry).topic_id = urlsafe_b64decode(raw + "==")
 
 
 def offsets_of(fold):
@@ -260,6 +285,8 @@ cdef class Election:
         self.load_error = None
         try:
             maps = offsets_of_4x(fold_log(batches_of_4x(rows)))
+            if self.consumer.deletes_by_id:
+                read_topic_ids(maps, rows)
         except CorruptData as error:
             self.load_error = str(error)
         self.load_error = self.consumer.load(rows, load_filter) or self.load_error
@@ -296,6 +323,7 @@ cdef extern from "Python.h":
 cdef enum:
     NO_PRODUCER = -1
     NO_EPOCH = -1
+    WITHOUT_TOPIC_ID = 6           # values in a row of a commit; Kafka 3.9 knows no ids
 
 cdef int OFFSET_FETCH = NUMBER["offset_fetch"], TXN_OFFSET_COMMIT = NUMBER["txn_offset_commit"]
 
@@ -346,8 +374,13 @@ cdef class CommitAppend(AppendOp):
 cdef int decide_commit(component, int op, int64_t id, Group group, str group_id,
                        int32_t generation_id, str member_id, str instance,
                        tuple details) except -1:
+    cdef tuple rows = details[0], row
+    for row in rows:
+        if len(row) > WITHOUT_TOPIC_ID:
+            rows = tuple([each[:WITHOUT_TOPIC_ID] for each in rows])
+            break
     return (<Offsets>component).commit(id, op, group, group_id, generation_id, member_id,
-                                       instance, details[0], details[1], details[2])
+                                       instance, rows, details[1], details[2])
 
 
 cdef int decide_offset_fetch(component, int op, int64_t id, Group group, str group_id,

@@ -11,6 +11,7 @@ cdef class Offset:
     cdef readonly int64_t commit_timestamp
     cdef readonly int64_t expire_timestamp    # -1: none
     cdef readonly int64_t position            # log offset of its batch; -1: not appended
+    cdef bytes topic_id                       # 16 bytes; None: its record has none
 
     cdef bint same(self, Offset other) noexcept
 

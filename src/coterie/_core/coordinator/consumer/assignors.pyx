@@ -257,7 +257,7 @@ cdef Assignment numbered(int64_t* every, int64_t total, list topics, Run* runs, 
         each = topics[topic]
         Py_INCREF(each)
         PyTuple_SET_ITEM(named, n, each)
-    return assignment_of(named, ends, partitions)
+    return assignment_of(named, ends, partitions, NULL)
 
 
 # ---- the assignor ``uniform`` over members with equal subscriptions ------------------------------
@@ -344,7 +344,7 @@ cdef int64_t keep_part(Subscriber member, Assignment previous, int64_t quota,
                 pool.ends[len(kept_topics)] = count
                 kept_topics.append(topic)
         start = previous.ends[m]
-    member.computed = new_assignment(kept_topics, pool.ends, pool.partitions)
+    member.computed = new_assignment(kept_topics, pool.ends, pool.partitions, NULL)
     return quota
 
 
@@ -775,7 +775,7 @@ cdef int share_ranges(list ordered, list topics, Run* runs, int32_t* who,
         for n in range(spans + 1, first_span[m]):
             ends[n] += ends[n - 1]
         made = new_assignment([topics[topic_of[n]] for n in range(spans, first_span[m])],
-                              ends + spans, partitions + total)
+                              ends + spans, partitions + total, NULL)
         member.computed = member.previous if made.equals(<Assignment>member.previous) else made
         spans, total = first_span[m], first[m]
     return 0
@@ -818,7 +818,7 @@ cdef class GroupSpec:
         cdef Subscriber member
         cdef MetadataImage image = MetadataImage()
         cdef dict shared = {}
-        image.update((), (), [(name, *topic) for name, topic in topics.items()])
+        image.update((), (), [(name, *topic) for name, topic in topics.items()], [])
         self.subscribers, self.uses = [], {}
         for member_id, names in members.items():
             if names not in shared:

@@ -10,7 +10,7 @@ from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields,
 
 cdef tuple read_subscription(bytes metadata, MetadataImage image)
 cdef bytes written_assignment(Assignment assignment, bytes metadata)
-cdef list consumer_records(GroupMetadata group, MetadataImage image)
+cdef list consumer_records(GroupMetadata group, MetadataImage image, int rules)
 cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMember replaced,
                                  str new_id, MemberFields fields, int ties, int64_t now_ms)
 

@@ -14,9 +14,9 @@ from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, FENCED_INSTANCE_ID, GROUP_ID_NOT_FOUND, NONE, NOT_COORDINATOR,
     REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR)
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, MEMBER, REGEX, STABLE_MEMBER, TARGET, ConsumerGroup, ConsumerMember,
-    Current, Record, Timers, epoch_record, group_tombstones, new_current, new_group, new_record,
-    target_epoch_record, tombstone)
+    CLASSIC_GROUP, CURRENT, EMPTIED_HAS_TARGET, MEMBER, PARTITION_EPOCHS, REGEX, STABLE_MEMBER,
+    TARGET, ConsumerGroup, ConsumerMember, Current, Record, Timers, epoch_record, group_tombstones,
+    new_current, new_group, new_record, target_epoch_record, tombstone)
 from coterie._core.coordinator.consumer.group import assignment_from
 from coterie._core.coordinator.consumer.protocol cimport (
     JOIN, LEAVE, LEAVE_FOR_NOW, REBALANCE, SESSION, SYNC, ConsumerProtocol, Heartbeat, Waiting,
@@ -24,7 +24,7 @@ from coterie._core.coordinator.consumer.protocol cimport (
 from coterie._core.coordinator.consumer.reconcile cimport reconciled, subscribed
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, ClassicPart, MemberFields, MetadataImage, Names, Resolved, TopicId, add_count,
-    no_partitions, utf16_sorted)
+    at_epoch, no_partitions, utf16_sorted)
 from coterie._core.coordinator.consumer.values import utf16_units
 from coterie._core.coordinator.runtime cimport (
     BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT, CONSUMER, NO_TIMER, STABLE, Group,
@@ -79,10 +79,10 @@ cdef Assignment read_assignment(bytes raw, MetadataImage image):
     data = decode_assignment(raw)["data"]
     if data.get("userData"):
         raise CorruptData("an assignment with user data")
-    return assignment_from(by_topic(data["assignedPartitions"], image))
+    return assignment_from(by_topic(data["assignedPartitions"], image), False)
 
 
-cdef list consumer_records(GroupMetadata group, MetadataImage image):
+cdef list consumer_records(GroupMetadata group, MetadataImage image, int rules):
     """The records that make a classic group a consumer group; CorruptData if that is impossible.
 
     Thrown before the first generation of a group with members, and for members that do not support
@@ -110,9 +110,11 @@ cdef list consumer_records(GroupMetadata group, MetadataImage image):
         assigned = read_assignment(member.assignment, image)
         targets.append(new_record(TARGET, member_id, assigned))
         currents.append(new_record(CURRENT, member_id, new_current(
-            STABLE_MEMBER, group.generation_id, group.generation_id, assigned, no_partitions())))
+            STABLE_MEMBER, group.generation_id, group.generation_id,
+            at_epoch(assigned, group.generation_id) if rules & PARTITION_EPOCHS else assigned,
+            no_partitions())))
     return [*records, epoch_record(group.generation_id, image.hash_of(names)), *targets,
-            target_epoch_record(group.generation_id), *currents]
+            target_epoch_record(group.generation_id, 0), *currents]
 
 
 cdef ClassicPart classic_part(int32_t session_ms, tuple protocols):
@@ -187,14 +189,14 @@ cdef ConsumerGroup upgraded(ConsumerProtocol protocol, GroupMetadata classic, li
             waiting.awaiting_sync = None
             protocol.runtime.answer(request, REBALANCE_IN_PROGRESS, None)
     try:
-        records += consumer_records(classic, protocol.image)
+        records += consumer_records(classic, protocol.image, protocol.rules)
     except CorruptData:
         protocol.error = GROUP_ID_NOT_FOUND
         return None
     except Thrown:
         protocol.error = UNKNOWN_SERVER_ERROR
         return None
-    group = new_group(classic.group_id, protocol.revision)
+    group = new_group(classic.group_id, protocol.rules)
     for record in records:
         if (<Record>record).kind != CLASSIC_GROUP:
             group.apply(<Record>record, None)
@@ -297,7 +299,8 @@ cdef tuple leave_group(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat
         records += fence_members(protocol, group, [r.member_id])
     else:
         records.append(new_record(CURRENT, r.member_id, new_current(
-            member.state, LEAVE_FOR_NOW, member.previous_epoch, member.assigned,
+            member.state, LEAVE_FOR_NOW, member.previous_epoch,
+            at_epoch(member.assigned, 0) if group.rules & PARTITION_EPOCHS else member.assigned,
             no_partitions())))
     return (r.member_id, r.epoch, 0, None)
 
@@ -342,6 +345,8 @@ cdef list fence_members(ConsumerProtocol protocol, ConsumerGroup group, list mem
     else:
         digest = protocol.image.hash_of(topics)
     records.append(epoch_record(group.epoch + 1, digest))
+    if group.rules & EMPTIED_HAS_TARGET and len(member_ids) == len(group.members):
+        records.append(target_epoch_record(group.epoch + 1, 0))
     return records
 
 

@@ -16,11 +16,42 @@ cdef enum MemberState:             # as a record has it
     UNRELEASED_PARTITIONS = 2
     UNKNOWN_STATE = 127
 
-cdef enum Revision:                # of the rules, by the first version of Kafka that has them
-    KAFKA_4_1_0 = 0
-    KAFKA_4_1_2 = 1
-    KAFKA_4_2 = 2
-    AS_RECORDED = 3                # of no broker: a log is shown as it is, nothing is refused
+cdef enum Rule:                    # what releases differ in: docs/rules/releases.md#consumer-groups
+    AS_RECORDED = 1 << 0           # of no broker: a log is shown as it is, nothing is refused
+    OWNERS_BY_EPOCH = 1 << 1       # an owner at an earlier epoch is no obstacle
+    OWN_PENDING_IS_FREE = 1 << 2   # for the member that gives it up
+    LOST_REGEX_BUMPS = 1 << 3      # a member without its expression raises the epoch
+    CLASSIC_JOIN_ENDS_REGEX = 1 << 4
+    EPOCH_0_PASSES = 1 << 5        # as the epoch of a known member's heartbeat
+    ACKNOWLEDGED_EPOCH_STAYS = 1 << 6  # until the target is reached
+    ONLY_SUBSCRIBED = 1 << 7       # partitions of other topics are given up before the next target
+    DISABLED_JOINS = 1 << 8        # policy "disabled": no classic client joins a consumer group
+    EPOCHS_FROM_1 = 1 << 9         # a group begins at epoch 1; only a change bumps it
+    ASSIGNMENT_INTERVAL = 1 << 10  # between two targets: they may stay behind the epoch
+    PARTITION_EPOCHS = 1 << 11     # each partition has its epoch, and commits go by it
+    DELETED_BY_ID = 1 << 12        # offsets of deleted topics, by the topic id of their record
+    PENDING_IS_SHOWN = 1 << 13     # as assigned, in descriptions
+    UNREADABLE_IS_REFUSED = 1 << 14    # metadata of a classic client that joins
+    ASSIGNOR_BUMPS = 1 << 15       # another winner of the votes is another epoch
+    EMPTIED_HAS_TARGET = 1 << 16   # the target epoch follows when the last members go
+    KNOWN_INSTANCE_HAS_ROOM = 1 << 17  # in a full group
+    OLD_INSTANCE_IS_FREED = 1 << 18    # by a member record with another one
+    INHERITED_TARGET_STAYS = 1 << 19   # of a replaced member: it is not written twice
+    TXN_TOPIC_IDS = 1 << 20        # transactional commits have topic ids (version 6)
+    CLAMPED_CONFIG = 1 << 21       # a group's settings, into the broker's bounds
+
+cdef enum Release:                 # one row each: the rules that it has
+    KAFKA_4_1 = 0
+    KAFKA_4_1_2 = (OWNERS_BY_EPOCH | OWN_PENDING_IS_FREE | LOST_REGEX_BUMPS
+                   | CLASSIC_JOIN_ENDS_REGEX)
+    KAFKA_4_2_0 = (KAFKA_4_1_2 | EPOCH_0_PASSES | ACKNOWLEDGED_EPOCH_STAYS | ONLY_SUBSCRIBED)
+    KAFKA_4_2 = KAFKA_4_2_0 | DISABLED_JOINS       # of 4.2.2
+    KAFKA_4_3 = (KAFKA_4_2_0 | EPOCHS_FROM_1 | ASSIGNMENT_INTERVAL | PARTITION_EPOCHS
+                 | DELETED_BY_ID | PENDING_IS_SHOWN | CLAMPED_CONFIG)
+    KAFKA_4_3_1 = KAFKA_4_3 | DISABLED_JOINS
+    KAFKA_4_4 = (KAFKA_4_3_1 | UNREADABLE_IS_REFUSED | ASSIGNOR_BUMPS | EMPTIED_HAS_TARGET
+                 | KNOWN_INSTANCE_HAS_ROOM | OLD_INSTANCE_IS_FREED | INHERITED_TARGET_STAYS
+                 | TXN_TOPIC_IDS)
 
 cdef enum RecordKind:              # the versions of the keys
     OFFSET = 1
@@ -61,6 +92,7 @@ cdef class Record:                 # one to append and to replay
     cdef object value              # MemberFields, Current, Assignment, Resolved
     cdef int32_t epoch
     cdef int64_t hash
+    cdef int64_t at_ms             # of a target epoch: when it was computed; 0: unknown
 
 cdef class ConsumerMember(Subscriber):
     cdef readonly MemberFields fields
@@ -79,6 +111,7 @@ cdef class ConsumerGroup(Group):
     cdef readonly int32_t epoch
     cdef readonly int64_t metadata_hash
     cdef readonly int32_t target_epoch
+    cdef int64_t target_ms         # when the target was computed; 0: unknown
     cdef readonly dict members     # member id -> ConsumerMember that is present
     cdef list order                # of them, by member id
     cdef dict absent               # member id -> ConsumerMember that only has a target
@@ -94,7 +127,7 @@ cdef class ConsumerGroup(Group):
     cdef Py_ssize_t classic_count  # members that speak the classic protocol
     cdef bint has_partition_metadata
     cdef bint homogeneous
-    cdef int revision              # a Revision: which of Kafka's rules it follows
+    cdef int rules                 # of a Release
     cdef int64_t refresh_ms        # the metadata refresh deadline: time and epoch
     cdef int32_t refresh_epoch
 
@@ -121,7 +154,7 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
 cdef Timers new_timers(str group_id, str member_id)
 cdef Py_ssize_t place_of(list members, str member_id) except -1
 cdef str preferred(dict votes, tuple assignors)
-cdef ConsumerGroup new_group(str group_id, int revision)
+cdef ConsumerGroup new_group(str group_id, int rules)
 cdef ConsumerMember new_member(str member_id)
 cdef Record new_record(int kind, str name, object value)
 cdef Current new_current(int state, int32_t epoch, int32_t previous_epoch, Assignment assigned,
@@ -129,7 +162,7 @@ cdef Current new_current(int state, int32_t epoch, int32_t previous_epoch, Assig
 cdef Record tombstone(int kind, str name)
 cdef list group_tombstones(ConsumerGroup group)
 cdef Record epoch_record(int32_t epoch, int64_t digest)
-cdef Record target_epoch_record(int32_t epoch)
+cdef Record target_epoch_record(int32_t epoch, int64_t at_ms)
 
 # ---- records of consumer groups as bytes ---------------------------------------------------------
 

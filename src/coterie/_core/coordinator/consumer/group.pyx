@@ -6,7 +6,7 @@ Source: ConsumerGroup.java, GroupMetadataManager.java (replay).
 cimport cython
 from base64 import urlsafe_b64decode
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, uint32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -166,10 +166,12 @@ cdef ConsumerMember new_member(str member_id):
     return member
 
 
-cdef ConsumerGroup new_group(str group_id, int revision):
+cdef ConsumerGroup new_group(str group_id, int rules):
     cdef ConsumerGroup group = ConsumerGroup.__new__(ConsumerGroup)
     group.group_id = group_id
-    group.revision = revision
+    group.rules = rules
+    if rules & EPOCHS_FROM_1:
+        group.epoch = group.target_epoch = 1       # which no record says
     return group
 
 
@@ -228,13 +230,14 @@ cdef class ConsumerGroup(Group):
         if record.kind == MEMBER:
             return self.apply_member(record, subscriptions)
         if record.kind == TARGET_EPOCH:
-            if record.tombstone and self.revision < AS_RECORDED and any_target(self):
+            if record.tombstone and not self.rules & AS_RECORDED and any_target(self):
                 raise CorruptData(f"group {self.group_id!r}: a target epoch is removed while there "
                                   "are targets")
             self.target_epoch = -1 if record.tombstone else record.epoch
+            self.target_ms = record.at_ms
         elif record.kind == GROUP_EPOCH:
             if record.tombstone:
-                if self.revision < AS_RECORDED and (
+                if not self.rules & AS_RECORDED and (
                         self.members or any_target(self) or self.target_epoch != -1):
                     raise CorruptData(f"group {self.group_id!r} is removed while it has members, "
                                       "targets or a target epoch")
@@ -252,10 +255,10 @@ cdef class ConsumerGroup(Group):
         if record.tombstone:
             if member is None:
                 return 0
-            if self.revision < AS_RECORDED and member.epoch != -1:
+            if not self.rules & AS_RECORDED and member.epoch != -1:
                 raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
                                   "before its assignment")
-            if self.revision < AS_RECORDED and member.target is not None:
+            if not self.rules & AS_RECORDED and member.target is not None:
                 raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
                                   "before its target")
             del self.members[record.name]
@@ -284,6 +287,9 @@ cdef class ConsumerGroup(Group):
         member.fields = fields
         member.settled = None
         member.instance_id = fields.instance_id
+        if had is not None and self.rules & OLD_INSTANCE_IS_FREED and (
+                had.instance_id is not None):
+            self.instances.pop(had.instance_id, None)
         if fields.instance_id is not None:
             self.instances = writable(self.instances)
             self.instances[fields.instance_id] = record.name
@@ -320,7 +326,7 @@ cdef class ConsumerGroup(Group):
         cdef ConsumerMember member = self.members.get(record.name)
         if member is None:
             member = self.absent.get(record.name)
-        if member is not None and member.target is not None and self.revision < AS_RECORDED:
+        if member is not None and member.target is not None and not self.rules & AS_RECORDED:
             count_targets(self.uses, member.target, -1)
         if record.tombstone:
             if member is not None:
@@ -331,7 +337,7 @@ cdef class ConsumerGroup(Group):
             self.absent = writable(self.absent)
             member = self.absent[record.name] = new_member(record.name)
         member.target = member.previous = <Assignment?>record.value
-        if self.revision < AS_RECORDED:
+        if not self.rules & AS_RECORDED:
             count_targets(self.uses, member.target, 1)
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
@@ -377,16 +383,16 @@ cdef class ConsumerGroup(Group):
 
     cdef int release_all(self, ConsumerMember member) except -1:
         """Let what a member has and revokes have no owner."""
-        if self.revision < AS_RECORDED:
+        if not self.rules & AS_RECORDED:
             # Since 4.1.2, only those partitions that are owned at the member's epoch.
-            release(self.uses, member.assigned, member.epoch, self.revision >= KAFKA_4_1_2)
-            release(self.uses, member.revoking, member.epoch, self.revision >= KAFKA_4_1_2)
+            release(self.uses, member.assigned, member.epoch, (self.rules & OWNERS_BY_EPOCH) != 0)
+            release(self.uses, member.revoking, member.epoch, (self.rules & OWNERS_BY_EPOCH) != 0)
 
     cdef int own_all(self, Assignment assignment, int32_t epoch) except -1:
         """Make a member of this epoch the owner of partitions."""
         cdef int32_t owned = -1
-        if self.revision < AS_RECORDED:
-            owned = own(self.uses, assignment, epoch, self.revision >= KAFKA_4_1_2)
+        if not self.rules & AS_RECORDED:
+            owned = own(self.uses, assignment, epoch, (self.rules & OWNERS_BY_EPOCH) != 0)
         if owned >= 0:
             raise CorruptData(f"group {self.group_id!r}: partition {owned} of a topic "
                               "has two owners")
@@ -428,8 +434,7 @@ cdef list group_tombstones(ConsumerGroup group):
     """The records that end a group; its offsets go before them."""
     cdef ConsumerMember member
     cdef list records = [tombstone(CURRENT, member.member_id) for member in group.order]
-    targets = [member.member_id for member in group.order if member.target is not None]
-    for member_id in utf16_sorted([*targets, *group.absent]):
+    for member_id in utf16_sorted([*group.members, *group.absent]):
         records.append(tombstone(TARGET, member_id))
     records.append(tombstone(TARGET_EPOCH, None))
     records += [tombstone(MEMBER, member.member_id) for member in group.order]
@@ -446,9 +451,10 @@ cdef Record epoch_record(int32_t epoch, int64_t digest):
     return record
 
 
-cdef Record target_epoch_record(int32_t epoch):
+cdef Record target_epoch_record(int32_t epoch, int64_t at_ms):
     cdef Record record = new_record(TARGET_EPOCH, None, None)
     record.epoch = epoch
+    record.at_ms = at_ms
     return record
 
 
@@ -466,23 +472,37 @@ OTHER_GROUPS = dict.fromkeys((10, 11, 12, 13, 14), "share") | dict.fromkeys(
 OTHER_EPOCHS = (11, 17)            # without the record of its epoch there is no such group
 
 
-cdef Assignment assignment_of(list rows, MetadataImage image):
-    """An assignment of decoded rows; of a topic that comes twice the last counts."""
+cdef Assignment assignment_of(list rows, MetadataImage image, object epoch):
+    """An assignment of decoded rows; of a topic that comes twice the last counts.
+
+    ``epoch``: of the partitions of a row that has none for each; None: they need none.
+    """
     cdef dict by_topic = {}
     for row in rows:
-        numbers = sorted(set(row["partitions"]))
+        numbers = row["partitions"]
         if numbers:
-            if numbers[0] < 0 or max(numbers) > LAST_PARTITION:
-                raise CorruptData(f"no topic has partitions {numbers[0]} to {max(numbers)}")
-            by_topic[image.topic_id(urlsafe_b64decode(row["topicId"] + "=="))] = numbers
-    return assignment_from(by_topic)
+            if min(numbers) < 0 or max(numbers) > LAST_PARTITION:
+                raise CorruptData(f"no topic has partitions {min(numbers)} to {max(numbers)}")
+            topic = image.topic_id(urlsafe_b64decode(row["topicId"] + "=="))
+            if epoch is None:
+                by_topic[topic] = sorted(set(numbers))
+                continue
+            epochs = row.get("assignmentEpochs")
+            if epochs is None or len(epochs) != len(numbers):
+                epochs = [epoch] * len(numbers)
+            by_topic[topic] = dict(sorted(zip(numbers, epochs)))
+    return assignment_from(by_topic, epoch is not None)
 
 
-def assignment_from(dict by_topic not None):
-    """Make an assignment of sorted partitions by TopicId; each topic has some."""
+def assignment_from(dict by_topic not None, bint with_epochs):
+    """Make an assignment of sorted partitions by TopicId; each topic has some.
+
+    ``with_epochs``: the partitions of a topic are a dict that has the epoch of each.
+    """
     cdef list ordered
     cdef int32_t* ends
     cdef int32_t* partitions
+    cdef int32_t* epochs = NULL
     cdef int32_t count = 0, total = 0
     cdef Py_ssize_t n
     if not by_topic:
@@ -490,17 +510,21 @@ def assignment_from(dict by_topic not None):
     ordered = sorted(by_topic, key=order_of)
     for numbers in by_topic.values():
         total += <int32_t>len(numbers)
-    ends = <int32_t*>malloc((len(ordered) + total) * sizeof(int32_t))
+    ends = <int32_t*>malloc((len(ordered) + 2 * total) * sizeof(int32_t))
     if ends == NULL:
         raise MemoryError
     partitions = ends + len(ordered)
+    if with_epochs:
+        epochs = partitions + total
     try:
         for n in range(len(ordered)):
             for number in by_topic[ordered[n]]:
                 partitions[count] = number
+                if epochs != NULL:
+                    epochs[count] = by_topic[ordered[n]][number]
                 count += 1
             ends[n] = count
-        return new_assignment(ordered, ends, partitions)
+        return new_assignment(ordered, ends, partitions, epochs)
     finally:
         free(ends)
 
@@ -509,8 +533,11 @@ def order_of(TopicId topic not None):
     return topic.upper, topic.lower
 
 
-def parse_record(bytes key, bytes value, MetadataImage image not None):
-    """Return (group id, Record) of a record of a consumer group or a classic one; else None."""
+def parse_record(bytes key, bytes value, MetadataImage image not None, bint with_epochs):
+    """Return (group id, Record) of a record of a consumer group or a classic one; else None.
+
+    ``with_epochs``: assigned partitions have the epochs at which they were assigned.
+    """
     cdef int kind
     cdef Record record
     cdef Current current
@@ -542,14 +569,16 @@ def parse_record(bytes key, bytes value, MetadataImage image not None):
         record.hash = data.get("metadataHash", 0)
     elif kind == TARGET_EPOCH:
         record.epoch = data["assignmentEpoch"]
+        record.at_ms = data.get("assignmentTimestamp", 0)
     elif kind == TARGET:
-        record.value = assignment_of(data["topicPartitions"], image)
+        record.value = assignment_of(data["topicPartitions"], image, None)
     elif kind == CURRENT:
         current = Current.__new__(Current)
         current.epoch, current.previous_epoch = data["memberEpoch"], data["previousMemberEpoch"]
         current.state = data["state"] if data["state"] in (0, 1, 2) else 127
-        current.assigned = assignment_of(data["assignedPartitions"], image)
-        current.revoking = assignment_of(data["partitionsPendingRevocation"], image)
+        epoch = max(current.epoch, 0) if with_epochs else None
+        current.assigned = assignment_of(data["assignedPartitions"], image, epoch)
+        current.revoking = assignment_of(data["partitionsPendingRevocation"], image, epoch)
         record.value = current
     elif kind == REGEX:
         record.value = resolved_of(data)
@@ -631,8 +660,26 @@ cdef int put_partitions(Writing* w, Assignment assignment) except -1:
             raw = coterie_be32(<uint32_t>assignment.partitions[at])
             memcpy(to, &raw, 4)
             to += 4
-        put_uvarint(w, 0)
+        if assignment.epochs == NULL:
+            put_uvarint(w, 0)
+        else:
+            put_epochs(w, assignment.epochs + start, assignment.ends[n] - start)
         start = assignment.ends[n]
+
+
+cdef int put_epochs(Writing* w, const int32_t* epochs, int32_t count) except -1:
+    """The tagged field of a topic's assigned partitions: the epoch of each."""
+    cdef int32_t at
+    cdef unsigned int size = 1, number = <unsigned int>(count + 1)
+    while number > 127:
+        number >>= 7
+        size += 1
+    put_uvarint(w, 1)
+    put_uvarint(w, 0)
+    put_uvarint(w, size + 4 * <unsigned int>count)
+    put_uvarint(w, <unsigned int>(count + 1))
+    for at in range(count):
+        put_i32(w, epochs[at])
 
 
 cdef int put_classic(Writing* w, ClassicPart part) except -1:
@@ -667,6 +714,14 @@ cdef bytes uvarint(unsigned int value):
     return bytes(parts)
 
 
+cdef int put_tagged(Writing* w, int64_t value) except -1:
+    """A number as the only tagged field."""
+    put_uvarint(w, 1)
+    put_uvarint(w, 0)
+    put_uvarint(w, 8)
+    return put_i64(w, value)
+
+
 cdef int put_value(Writing* w, Record record) except -1:
     cdef MemberFields fields
     cdef Current current
@@ -699,13 +754,12 @@ cdef int put_value(Writing* w, Record record) except -1:
         return put_classic(w, fields.classic)
     elif record.kind == TARGET_EPOCH:
         put_i32(w, record.epoch)
+        if record.at_ms:
+            return put_tagged(w, record.at_ms)
     elif record.kind == GROUP_EPOCH:
         put_i32(w, record.epoch)
         if record.hash:
-            put_uvarint(w, 1)
-            put_uvarint(w, 0)
-            put_uvarint(w, 8)
-            return put_i64(w, record.hash)
+            return put_tagged(w, record.hash)
     elif record.kind == REGEX:
         resolved = <Resolved>record.value
         put_uvarint(w, <unsigned int>(len(resolved.topics) + 1))
@@ -751,7 +805,8 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     """Make the target what the source is."""
     cdef ConsumerMember member, copied
     target.epoch, target.metadata_hash = source.epoch, source.metadata_hash
-    target.target_epoch, target.revision = source.target_epoch, source.revision
+    target.target_epoch, target.target_ms = source.target_epoch, source.target_ms
+    target.rules = source.rules
     target.instances, target.resolved = dict(source.instances), dict(source.resolved)
     target.names_count, target.regex_count = dict(source.names_count), dict(source.regex_count)
     target.topic_count = dict(source.topic_count)
@@ -819,7 +874,7 @@ cdef class ReplayedGroup:
     def take(self, bytes key not None, bytes value):
         """Apply a record; return its member id or regular expression, None: it has neither."""
         cdef Record record
-        parsed = parse_record(key, value, self.image)
+        parsed = parse_record(key, value, self.image, False)
         if parsed is None:
             return None
         record = parsed[1]

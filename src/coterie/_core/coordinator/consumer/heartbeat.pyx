@@ -18,16 +18,17 @@ from coterie._core.coordinator.consumer.conversion cimport (
     downgrade_by, expire_member, fence_members, leave_group, may_downgrade, read_subscription,
     upgraded, written_assignment)
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, KAFKA_4_1_2, KAFKA_4_2, MEMBER, PARTITION_METADATA, STABLE_MEMBER,
-    TARGET, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current,
-    Timers, epoch_record, group_tombstones, new_current, new_group, new_member, new_record,
-    tombstone)
+    ASSIGNMENT_INTERVAL, ASSIGNOR_BUMPS, CLASSIC_GROUP, CLASSIC_JOIN_ENDS_REGEX, CURRENT,
+    DISABLED_JOINS, EPOCHS_FROM_1, EPOCH_0_PASSES, KNOWN_INSTANCE_HAS_ROOM, MEMBER,
+    PARTITION_METADATA, STABLE_MEMBER, TARGET, UNREADABLE_IS_REFUSED, UNRELEASED_PARTITIONS,
+    UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record,
+    group_tombstones, new_current, new_group, new_member, new_record, preferred, tombstone)
 from coterie._core.coordinator.consumer.protocol cimport (
     JOIN, LEAVE, LEAVE_FOR_NOW, REFRESH_MS, SYNC, Answer, Before, ConsumerProtocol, Heartbeat,
     PendingWrites, encoded, pending_writes, respond_committed, write_records)
 from coterie._core.coordinator.consumer.reconcile cimport (
-    all_within, assign_targets, hash_with, reconciled, regex_step, run_tasks, subscribed,
-    updated_fields, will_be_homogeneous)
+    all_within, assign_targets, assignor_of, hash_with, reconciled, regex_step, run_tasks,
+    subscribed, updated_fields, will_be_homogeneous)
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, ClassicPart, MemberFields, TopicId, no_partitions)
 from coterie._core.coordinator.runtime cimport (
@@ -187,8 +188,8 @@ cdef tuple join_or_heartbeat(ConsumerProtocol protocol, Group found, Heartbeat r
                 if group is None:
                     return None
         if group is None:
-            group = new_group(r.group_id, protocol.revision)
-    if len(group.members) >= protocol.max_size and r.member_id not in group.members:
+            group = new_group(r.group_id, protocol.rules)
+    if not has_room(protocol, group, r.member_id, r.instance_id):
         return protocol.refuse(GROUP_MAX_SIZE_REACHED)
     if not r.member_id:
         r.member_id = protocol.new_member_id()
@@ -200,6 +201,12 @@ cdef tuple join_or_heartbeat(ConsumerProtocol protocol, Group found, Heartbeat r
     if replaced is not None:
         replace_member(protocol, group, replaced, member, records)
     return update_member(protocol, group, r, member, replaced, is_new, records)
+
+
+cdef bint has_room(ConsumerProtocol protocol, ConsumerGroup group, str member_id,
+                   str instance) except -1:
+    return (len(group.members) < protocol.max_size or member_id in group.members
+            or (protocol.rules & KNOWN_INSTANCE_HAS_ROOM and instance in group.instances))
 
 
 cdef tuple join_classic(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r, bint id_made,
@@ -271,7 +278,7 @@ cdef ConsumerMember find_member(ConsumerProtocol protocol, ConsumerGroup group, 
 
 
 cdef int check_epoch(ConsumerProtocol protocol, ConsumerMember member, Heartbeat r) except -1:
-    if r.epoch == member.epoch or (r.epoch == 0 and protocol.revision >= KAFKA_4_2):
+    if r.epoch == member.epoch or (r.epoch == 0 and protocol.rules & EPOCH_0_PASSES):
         return NONE
     if (r.epoch < member.epoch and r.epoch == member.previous_epoch and r.owned is not None
             and all_within(r.owned, member.assigned)):
@@ -309,14 +316,18 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
     cdef int error = NONE
     if fields is not had or is_new:
         records.append(new_record(MEMBER, member.member_id, fields))
-    bump = group.epoch == 0 or fields.names is not had.names
-    if (r.classic is None or protocol.revision >= KAFKA_4_1_2) and (
+    bump = fields.names is not had.names or (
+        group.epoch == 0 and not group.rules & EPOCHS_FROM_1)
+    if (r.classic is None or protocol.rules & CLASSIC_JOIN_ENDS_REGEX) and (
             fields.regex or had.regex or group.regex_count):
         bump |= regex_step(protocol, group, had, fields, records)
         if protocol.error != NONE:
             return None
         if had.regex and had.regex != fields.regex and group.regex_count.get(had.regex) == 1:
             lost_regex = had.regex
+    if not bump and r.classic is None and group.rules & ASSIGNOR_BUMPS:
+        bump = (assignor_of(protocol, group, member, fields, replaced)
+                != preferred(group.assignor_count, protocol.assignors))
     if bump or protocol.runtime.wheel.clock_ms >= group.refresh_ms or epoch < group.refresh_epoch:
         digest = hash_with(protocol, group, had, fields, lost_regex, is_new)
         homogeneous = will_be_homogeneous(protocol, group, had, fields, is_new)
@@ -328,16 +339,18 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
             records.append(tombstone(PARTITION_METADATA, None))
     if r.classic is not None and replaced is not None and may_downgrade(
             protocol, group, (replaced.member_id,), 1):
-        return downgrade_by(protocol, group, r, member, replaced, fields, bump, records)
-    if epoch > target_epoch:
+        return downgrade_by(protocol, group, r, member, replaced, fields,
+                            epoch > target_epoch if group.rules & ASSIGNMENT_INTERVAL else bump,
+                            records)
+    if epoch > target_epoch and may_assign(protocol, group):
         target = assign_targets(protocol, group, member, fields, replaced, homogeneous, epoch,
                                 records)
         target_epoch = epoch
     else:
         holder = member
         if fields.instance_id is not None and replaced is None:
-            holder = group.members.get(group.instances.get(fields.instance_id, ""), member)
-        target = no_partitions() if holder.target is None else holder.target
+            holder = group.members.get(group.instances.get(fields.instance_id, ""))
+        target = (no_partitions() if holder is None or holder.target is None else holder.target)
     current = reconciled(group, member, target_epoch, target, r.owned,
                          subscribed(protocol, group, fields), fields is not had and (
                              fields.names is not had.names
@@ -356,6 +369,16 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
     if r.classic is None:              # else its session starts when the join is written
         interval_ms = start_session(protocol, group.group_id, timers)
     return heartbeat_answer(member, current, r, interval_ms)
+
+
+cdef bint may_assign(ConsumerProtocol protocol, ConsumerGroup group) except -1:
+    """Whether the interval since the group's last target is over."""
+    cdef int64_t interval_ms
+    if not group.rules & ASSIGNMENT_INTERVAL or not group.target_ms:
+        return True
+    interval_ms = protocol.setting(group.group_id, "consumer.assignment.interval.ms",
+                                   protocol.assignment_interval_ms)
+    return protocol.runtime.wheel.clock_ms >= group.target_ms + interval_ms
 
 
 cdef inline Timers timers_of_member(ConsumerProtocol protocol, str group_id,
@@ -484,6 +507,11 @@ cdef int decide_leave_group(component, int op, int64_t id, Group group, str grou
     return (<ClassicMembers>component).leave(id, <ConsumerGroup>group, details)
 
 
+cdef int32_t rejoin_epoch(ConsumerGroup group) noexcept:
+    """The epoch that a classic member must have: it is asked to join again below it."""
+    return group.target_epoch if group.rules & ASSIGNMENT_INTERVAL else group.epoch
+
+
 @cython.final
 cdef class ClassicMembers:
     """Members of the classic protocol in consumer groups."""
@@ -514,11 +542,11 @@ cdef class ClassicMembers:
             return self.runtime.answer(request, error, member_id)
         if not group.members:
             return self.join_emptied(request, group, member_id, instance, details)
-        if consumer.policy == "disabled" and consumer.revision >= KAFKA_4_2:
+        if consumer.policy == "disabled" and consumer.rules & DISABLED_JOINS:
             return self.runtime.answer(request, INCONSISTENT_GROUP_PROTOCOL, "")
         if not name:
             name = consumer.new_member_id()
-        if len(group.members) >= consumer.max_size and name not in group.members:
+        if not has_room(consumer, group, name, instance):
             return self.runtime.answer(request, GROUP_MAX_SIZE_REACHED, "")
         if not self.supports(group, details[0], details[1]):
             return self.runtime.answer(request, INCONSISTENT_GROUP_PROTOCOL, "")
@@ -529,7 +557,9 @@ cdef class ClassicMembers:
             made.names, made.rack_id, made.owned = read_subscription(
                 details[1][0][1], consumer.image)
         except CorruptData:
-            return self.runtime.answer(request, UNKNOWN_SERVER_ERROR, "")
+            return self.runtime.answer(
+                request, INCONSISTENT_GROUP_PROTOCOL if consumer.rules & UNREADABLE_IS_REFUSED
+                else UNKNOWN_SERVER_ERROR, "")
         part = made.classic = ClassicPart.__new__(ClassicPart)
         part.session_timeout_ms, part.protocols = details[2], details[1]
         made.group_id, made.member_id, made.instance_id = group.group_id, name, instance
@@ -632,7 +662,7 @@ cdef class ClassicMembers:
                 details[1] is not None and details[1] != protocol[0]):
             return self.runtime.answer(request, INCONSISTENT_GROUP_PROTOCOL, None)
         timers = consumer.timers_of(group.group_id, member_id)
-        if group.epoch > member.epoch and member.state != UNREVOKED_PARTITIONS:
+        if rejoin_epoch(group) > member.epoch and member.state != UNREVOKED_PARTITIONS:
             if timers.join == NO_TIMER:
                 consumer.arm_other(timers, JOIN, member.fields.rebalance_timeout_ms)
             return self.runtime.answer(request, REBALANCE_IN_PROGRESS, None)
@@ -660,7 +690,7 @@ cdef class ClassicMembers:
             return self.runtime.respond(id, CLASSIC_HEARTBEAT, error, None)
         timers = consumer.timers_of(group.group_id, member_id)
         consumer.arm_session(timers, member.fields.classic.session_timeout_ms)
-        if (member.epoch < group.epoch or member.state == UNREVOKED_PARTITIONS
+        if (member.epoch < rejoin_epoch(group) or member.state == UNREVOKED_PARTITIONS
                 or (member.state == UNRELEASED_PARTITIONS
                     and self.may_be_released(group, member))):
             if timers.join == NO_TIMER:

@@ -22,13 +22,15 @@ cdef class Waiting:                # it is completed once: by a commit, a failur
     cdef int complete(self, int error) except -1
     cdef int completed(self, int error) except -1
 
+cdef tuple with_error(object rows, int error)
+
 cdef class Answer(Waiting):
     cdef Runtime runtime
     cdef int64_t id
     cdef int op
     cdef int code
     cdef object payload
-    cdef object refused            # the payload with an error, or a list: keys that each get it
+    cdef object refused            # the payload with an error, or a list: rows that each get it
 
 cdef class Before:
     cdef Group group               # what had the id, or None
@@ -47,6 +49,8 @@ cdef class Write:
 cdef class PendingWrites(Writes):
     cdef ConsumerProtocol consumer
     cdef int64_t provisional       # the last position before the log has the offset
+    cdef dict twice                # group id -> keys and topics of offsets that are listed twice,
+    cdef int64_t twice_end         # as long as the log ends here
 
     cdef int32_t place_of(self, str group_id) except -1
     cdef int64_t next_position(self) except -1
@@ -59,6 +63,8 @@ cdef class PendingWrites(Writes):
     cdef int add_waiting(self, Write write, Waiting waiting) except -1
     cdef Before seen_before(self, str group_id)
     cdef OffsetMap committed_offsets(self, str group_id)
+    cdef int list_twice(self, str group_id, keys, bint removed) except -1
+    cdef tuple listed(self, str group_id, keys)
     cdef int wait(self, tuple group_ids, Waiting waiting) except -1
     cdef int commit(self) except -1
     cdef int fail(self, Write failed, int error) except -1
@@ -126,8 +132,10 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int64_t max_size
     cdef int64_t regex_interval_ms
     cdef int64_t commit_timeout_ms
+    cdef int64_t assignment_interval_ms    # between two targets, since 4.3
     cdef readonly tuple assignors
     cdef dict group_configs        # group id -> settings of its own
+    cdef dict group_bounds         # setting of a group -> (least, largest)
     cdef dict timers               # group id -> {member id -> Timers}
     cdef list tasks                # resolutions that wait to be run
     cdef bint manual_tasks
@@ -136,7 +144,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int64_t classic_max_size
     cdef Touched touched           # by this event, or None
     cdef dict also_touched         # group id -> Touched, of the others: mostly there is one
-    cdef int revision              # of the rules
+    cdef int rules                 # of a Release
     cdef Joins joins               # of classic groups: they share the ids that are made
     cdef str policy                # of conversions
     cdef GroupMetadata successor   # the classic group that the write at hand brings, or None
@@ -161,8 +169,6 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef Shape shape_of(self, str group_id) except *
     cdef int show_shape(self, str group_id, Shape now) except -1
     cdef int show_change(self, Touched touched) except -1
-    cdef int check_member_commit(self, ConsumerGroup group, int32_t generation_id, str member_id,
-                                 str instance, bint transactional, int version) except? -7
     cdef int deletion_error(self, Group group) except? -7
     cdef list end_records(self, Group group)
     cdef object expires_since(self, Group group)

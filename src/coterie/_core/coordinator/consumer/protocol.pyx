@@ -12,12 +12,12 @@ from coterie._core.coordinator.classic.group cimport GroupMetadata, MemberMetada
 from coterie._core.coordinator.classic.protocol cimport Joins, Rebalances
 from coterie._core.coordinator.classic.protocol import read_group
 from coterie._core.coordinator.codes cimport (
-    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION,
-    NONE, NON_EMPTY_GROUP, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT,
-    STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION,
-    write_error)
+    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE,
+    NON_EMPTY_GROUP, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION, write_error)
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, KAFKA_4_1_0, KAFKA_4_1_2, KAFKA_4_2, OFFSET, OTHER_GROUP,
+    CLAMPED_CONFIG, CLASSIC_GROUP, CURRENT, DELETED_BY_ID, GROUP_EPOCH, KAFKA_4_1, KAFKA_4_1_2,
+    KAFKA_4_2, KAFKA_4_3, KAFKA_4_3_1, KAFKA_4_4, OFFSET, OTHER_GROUP, PARTITION_EPOCHS,
     STABLE_MEMBER, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, OtherGroup, Record,
     Subscriptions, Timers, copied_offsets, copy_state, group_tombstones, new_group, new_timers,
     put_records, tombstone)
@@ -26,8 +26,8 @@ from coterie._core.coordinator.consumer.values cimport MetadataImage, utf16_sort
 from coterie._core.coordinator.runtime cimport (
     BY_LEAVE, BY_SIZE, CLASSIC, CLASSIC_INSTEAD, CONSUMER, EMPTY, EVERY_TYPE, FAILED, FINISHED,
     GROUP, MEMBER, NOT_COMMITTED, NO_GROUP, NO_GROUP_LEFT, NO_TIMER, OTHER, RECONCILED, STABLE,
-    AppendOp, AppendStatus, Batch, Group, GroupProtocol, OffsetStore, Runtime, Writes, batch_of,
-    begin_offset, describe, new_batch, partition_of)
+    AppendOp, AppendStatus, Batch, Group, GroupProtocol, MemoryLog, OffsetStore, Runtime, Writes,
+    batch_of, begin_offset, describe, new_batch, partition_of)
 from coterie._core.coordinator.runtime import Thrown
 from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 from coterie._core.structures.offsets cimport Offset, OffsetMap
@@ -73,6 +73,11 @@ cdef class Waiting:
         raise NotImplementedError
 
 
+cdef tuple with_error(object rows, int error):
+    """Rows of a key and an error with this error."""
+    return tuple([(row[0], error, *row[2:]) for row in rows])
+
+
 cdef class Answer(Waiting):
     """An answer."""
 
@@ -86,8 +91,7 @@ cdef class Answer(Waiting):
         else:
             error = write_error(error)
         if type(self.refused) is list:
-            return self.runtime.respond(self.id, self.op, NONE, tuple([
-                (key, error) for key in self.refused]))
+            return self.runtime.respond(self.id, self.op, NONE, with_error(self.refused, error))
         if self.op == HEARTBEAT and error == COORDINATOR_LOAD_IN_PROGRESS:
             error = NONE
         return self.runtime.respond(self.id, self.op, error, self.refused)
@@ -122,7 +126,7 @@ cdef class PendingWrites(Writes):
 
     def __cinit__(self, ConsumerProtocol consumer not None):
         self.consumer = consumer
-        self.pending, self.unwritten, self.unshown = [], {}, {}
+        self.pending, self.unwritten, self.unshown, self.twice = [], {}, {}, {}
         self.provisional = FIRST_PROVISIONAL
 
     cdef int32_t place_of(self, str group_id) except -1:
@@ -196,7 +200,7 @@ cdef class PendingWrites(Writes):
         if before.group is not None and before.group.group_type == CONSUMER:
             before.state = <ConsumerGroup>before.group
             if copied:
-                before.state = new_group(group_id, self.consumer.revision)
+                before.state = new_group(group_id, self.consumer.rules)
                 copy_state(<ConsumerGroup>before.group, before.state)
         return before
 
@@ -258,6 +262,33 @@ cdef class PendingWrites(Writes):
     cdef OffsetMap committed_offsets(self, str group_id):
         cdef Before before = self.seen_before(group_id)
         return self.consumer.store.find(group_id) if before is None else before.offsets
+
+    cdef int list_twice(self, str group_id, keys, bint removed) except -1:
+        """List the offsets that a failed append would have changed twice until the next commit.
+
+        What is taken back is both in Kafka's newest table and in that of the snapshot before, and a
+        reader walks both; so with a topic whose last offset was removed. Source:
+        SnapshottableHashTable.java (HistoricalIterator, executeRevert).
+        """
+        cdef OffsetMap offsets = self.consumer.store.find(group_id)
+        cdef set found
+        if offsets is None or not isinstance(self.consumer.runtime.sink, MemoryLog):
+            return 0
+        if self.twice_end != (<MemoryLog>self.consumer.runtime.sink).end:
+            self.twice, self.twice_end = {}, (<MemoryLog>self.consumer.runtime.sink).end
+        found = self.twice.setdefault(group_id, set())
+        found.update([key for key in keys if offsets.find(<tuple?>key) is not None])
+        if removed:
+            found.update([topic for topic, partitions in offsets.topics.items()
+                          if all([(topic, number) in found for number in partitions])])
+
+    cdef tuple listed(self, str group_id, keys):
+        """Keys of all offsets in order, some of them several times."""
+        cdef set found = self.twice.get(group_id)
+        if found is None or self.twice_end != (<MemoryLog>self.consumer.runtime.sink).end:
+            return tuple(sorted(keys))
+        return tuple([key for key in sorted(keys)
+                      for _ in range((1 + (key in found)) * (1 + (key[0] in found)))])
 
     cdef set group_ids(self):
         """The ids of all groups that there are or were before."""
@@ -382,6 +413,7 @@ cdef class PendingWrites(Writes):
         cdef list lost = [write for write in self.pending
                           if partition < 0 or partition in (<Write>write).partitions]
         self.pending = [write for write in self.pending if write not in lost]
+        self.twice = {}
         self.unwritten = {} if partition < 0 else {
             group_id: before for group_id, before in self.unwritten.items()
             if self.place_of(group_id) != partition}
@@ -401,7 +433,9 @@ cdef class PendingWrites(Writes):
 # Timers, refresh deadlines and resolutions are no part of the log: they stay when an append fails.
 # Source: GroupMetadataManager.java (consumerGroupHeartbeat), OffsetMetadataManager.java.
 
-cdef dict REVISIONS = {"4.1": KAFKA_4_1_0, "4.1.2": KAFKA_4_1_2, "4.2": KAFKA_4_2}
+cdef dict RELEASES = {
+    "4.1": KAFKA_4_1, "4.1.2": KAFKA_4_1_2, "4.2": KAFKA_4_2, "4.3": KAFKA_4_3,
+    "4.3.1": KAFKA_4_3_1, "4.4": KAFKA_4_4}
 
 
 @cython.final
@@ -434,13 +468,6 @@ cdef int decide_release_commits(component, int op, int64_t id, Group group, str 
     return (<ConsumerProtocol>component).finish_event()
 
 
-cdef int decide_metadata(component, int op, int64_t id, Group group, str group_id,
-                         int32_t generation_id, str member_id, str instance,
-                         tuple details) except -1:
-    (<ConsumerProtocol>component).update_metadata(*details)
-    return 0
-
-
 cdef int decide_group_config(component, int op, int64_t id, Group group, str group_id,
                              int32_t generation_id, str member_id, str instance,
                              tuple details) except -1:
@@ -465,7 +492,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                   Rebalances rebalances not None, Joins joins not None, settings):
         self.join_runtime(runtime, TIMER_KINDS)
         self.joins = joins
-        self.revision = REVISIONS[settings["coterie.behaviour"]]
+        self.rules = RELEASES[settings["coterie.behaviour"]]
         self.policy = settings["group.consumer.migration.policy"]
         self.rebalances = rebalances
         self.classic_max_size = settings["group.max.size"]
@@ -477,7 +504,12 @@ cdef class ConsumerProtocol(GroupProtocol):
         self.max_size = settings["group.consumer.max.size"]
         self.regex_interval_ms = settings["group.consumer.regex.refresh.interval.ms"]
         self.commit_timeout_ms = settings["offsets.commit.timeout.ms"]
+        self.assignment_interval_ms = settings["group.consumer.assignment.interval.ms"]
         self.assignors = tuple(settings["group.consumer.assignors"])
+        self.group_bounds = {
+            f"consumer.{name}": (settings[f"group.consumer.min.{name}"],
+                                 settings[f"group.consumer.max.{name}"])
+            for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")}
         self.manual_tasks = settings["coterie.tasks"] == "manual"
         self.group_configs, self.timers, self.also_touched = {}, {}, {}
         self.tasks, self.resolving = [], set()
@@ -485,7 +517,6 @@ cdef class ConsumerProtocol(GroupProtocol):
         runtime.register_protocol(CONSUMER, self)
         runtime.register("hold_commits", self, decide_hold_commits, NO_GROUP)
         runtime.register("release_commits", self, decide_release_commits, NO_GROUP)
-        runtime.register("metadata", self, decide_metadata, NO_GROUP)
         runtime.register("group_config", self, decide_group_config, EVERY_TYPE)
         runtime.register("append_raw", self, decide_append_raw, NO_GROUP)
 
@@ -654,25 +685,6 @@ cdef class ConsumerProtocol(GroupProtocol):
         """Groups that are only offsets are classic."""
         return self.runtime.protocol_of(None).create_group(group_id)
 
-    cdef int check_member_commit(self, ConsumerGroup group, int32_t generation_id, str member_id,
-                                 str instance, bint transactional, int version) except? -7:
-        """The error of a commit by this member."""
-        cdef ConsumerMember member
-        if transactional and not member_id and generation_id == -1 and instance is None:
-            return NONE
-        if generation_id < 0 and not group.members:
-            return NONE
-        member = group.members.get(member_id)
-        if member is None:
-            return UNKNOWN_MEMBER_ID
-        if not transactional and member.fields.classic is None and version < 9:
-            return UNSUPPORTED_VERSION
-        if member.epoch == generation_id:
-            return NONE
-        if transactional or member.fields.classic is not None:
-            return ILLEGAL_GENERATION
-        return STALE_MEMBER_EPOCH
-
     cdef int check_offset_delete(self, Group group, dict errors) except? -7:
         for key in errors:
             if key[0] in (<ConsumerGroup>group).topic_count:
@@ -757,6 +769,11 @@ cdef class ConsumerProtocol(GroupProtocol):
         self.resolving = {task[0] for task in self.tasks}
         self.image.forget_hashes()
 
+    @property
+    def deletes_by_id(self):
+        """Whether the topic ids of offsets count."""
+        return self.rules & DELETED_BY_ID != 0
+
     def load(self, rows, load_filter):
         """Replay the records of groups of every type in log order; why that failed, or None."""
         return load_groups(self, rows, load_filter)
@@ -764,17 +781,22 @@ cdef class ConsumerProtocol(GroupProtocol):
     # ---- metadata --------------------------------------------------------------------------------
 
     def update_metadata(self, brokers, deleted, topics):
-        """Apply a new image: see ``MetadataImage.update``."""
-        cdef set changed = self.image.update(brokers, deleted, topics)
+        """Apply a new image: see ``MetadataImage.update``; (id, name) of topics that are gone."""
+        cdef list gone = []
+        cdef set changed = self.image.update(brokers, deleted, topics, gone)
         cdef Group group
         for name in changed:
             for group_id in self.subscriptions.groups.get(name, ()):
                 group = self.runtime.find(group_id)
                 if group is not None and group.group_type == CONSUMER:
                     self.set_refresh(<ConsumerGroup>group, 0, 0)
+        return gone
 
     def configure_group(self, str group_id not None, dict config not None):
         """Replace the settings that a group has of its own."""
+        if self.rules & CLAMPED_CONFIG:
+            config = {name: min(max(value, self.group_bounds[name][0]), self.group_bounds[name][1])
+                      for name, value in config.items()}
         self.group_configs[group_id] = config
 
 cdef str uuid_text(int64_t upper, int64_t number):
@@ -820,7 +842,7 @@ cdef int forget_unread(ConsumerProtocol protocol, str group_id, list records) ex
     cdef Record record
     if known is None or known.group_type != CONSUMER:
         return 0
-    tried = new_group(group_id, protocol.revision)
+    tried = new_group(group_id, protocol.rules)
     copy_state(<ConsumerGroup>known, tried)
     for record in records:
         names = set(tried.topic_count)
@@ -913,6 +935,8 @@ cdef int write_all(ConsumerProtocol protocol, list writes) except *:
         for group_id in group_ids:
             protocol.runtime.writes.wrote(group_id, error)
     if error != NONE:
+        for group_id, keys, _ in writes:
+            pending_writes(protocol).list_twice(group_id, keys, True)
         return error
     for group_id, keys, records in writes:
         offsets = protocol.store.find(group_id)
@@ -942,7 +966,7 @@ cdef int replay_records(ConsumerProtocol protocol, str group_id, list records,
             group = None
             continue
         if group is None:
-            group = new_group(group_id, protocol.revision)
+            group = new_group(group_id, protocol.rules)
             protocol.runtime.add_group(group)
         group.apply(record, protocol.subscriptions)
         if record.kind == CURRENT and not record.tombstone:
@@ -978,7 +1002,7 @@ cdef int respond_committed(ConsumerProtocol protocol, tuple group_ids, int64_t i
                            refused) except -1:
     """Answer once what the groups have written so far is committed.
 
-    ``refused``: the payload if that fails, or a list of keys that each get the error.
+    ``refused``: the payload if that fails, or a list of rows that each get the error.
     """
     if protocol.runtime.writes.pending:
         return protocol.runtime.writes.answer_later(group_ids, id, op, NONE, payload, refused)
@@ -1054,7 +1078,7 @@ cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object 
     cdef Group known
     cdef ConsumerGroup group
     cdef Record record
-    parsed = parse_record(key, value, protocol.image)
+    parsed = parse_record(key, value, protocol.image, (protocol.rules & PARTITION_EPOCHS) != 0)
     if parsed is None:
         return 0
     group_id, record = parsed
@@ -1092,7 +1116,7 @@ cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object 
     if known is None:
         if record.tombstone:
             return 0
-        group = new_group(group_id, protocol.revision)
+        group = new_group(group_id, protocol.rules)
         protocol.runtime.add_group(group)
     else:
         group = <ConsumerGroup>known

@@ -27,6 +27,8 @@ cdef bint all_within(dict owned, Assignment assignment) except -1
 cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
                                ConsumerMember member, MemberFields fields, ConsumerMember replaced,
                                bint homogeneous, int32_t epoch, list records)
+cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
+                     MemberFields fields, ConsumerMember replaced)
 
 # ---- regular expressions of a group: when they are resolved, and the records of the result -------
 

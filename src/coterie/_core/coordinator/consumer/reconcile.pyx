@@ -11,9 +11,10 @@ from coterie._core.coordinator.codes cimport FENCED_MEMBER_EPOCH, INVALID_REGULA
 from coterie._core.coordinator.consumer.assignors cimport (
     TopicUse, assign as assign_all, sorted_topics)
 from coterie._core.coordinator.consumer.group cimport (
-    KAFKA_4_1_2, KAFKA_4_2, REGEX, STABLE_MEMBER, TARGET, UNRELEASED_PARTITIONS,
-    UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, epoch_record, new_current,
-    new_record, place_of, preferred, target_epoch_record, tombstone)
+    ACKNOWLEDGED_EPOCH_STAYS, ASSIGNMENT_INTERVAL, CLASSIC_JOIN_ENDS_REGEX, INHERITED_TARGET_STAYS,
+    LOST_REGEX_BUMPS, ONLY_SUBSCRIBED, OWN_PENDING_IS_FREE, PARTITION_EPOCHS, REGEX, STABLE_MEMBER,
+    TARGET, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current,
+    epoch_record, new_current, new_record, place_of, preferred, target_epoch_record, tombstone)
 from coterie._core.coordinator.consumer.group import assignment_from
 from coterie._core.coordinator.consumer.protocol cimport (
     REFRESH_MS, ConsumerProtocol, Heartbeat, write_records)
@@ -40,7 +41,7 @@ cdef MemberFields updated_fields(ConsumerProtocol protocol, ConsumerMember membe
             and (r.rack_id is None or r.rack_id == had.rack_id)
             and (r.assignor is None or r.assignor == had.assignor)
             and (r.regex is None or r.regex == had.regex)
-            and (r.classic is None or not had.regex or protocol.revision < KAFKA_4_1_2)
+            and (r.classic is None or not had.regex or not protocol.rules & CLASSIC_JOIN_ENDS_REGEX)
             and (r.rebalance_timeout_ms == -1
                  or r.rebalance_timeout_ms == had.rebalance_timeout_ms)):
         return had
@@ -56,7 +57,7 @@ cdef MemberFields updated_fields(ConsumerProtocol protocol, ConsumerMember membe
         made.assignor = r.assignor
     if r.regex is not None:
         made.regex = r.regex
-    elif r.classic is not None and had.regex and protocol.revision >= KAFKA_4_1_2:
+    elif r.classic is not None and had.regex and protocol.rules & CLASSIC_JOIN_ENDS_REGEX:
         made.regex = ""
     if r.rebalance_timeout_ms != -1:
         made.rebalance_timeout_ms = r.rebalance_timeout_ms
@@ -65,7 +66,7 @@ cdef MemberFields updated_fields(ConsumerProtocol protocol, ConsumerMember membe
 
 cdef object subscribed(ConsumerProtocol protocol, ConsumerGroup group, MemberFields fields):
     """Names of the topics that a member subscribes to, which count since 4.2; else None."""
-    if protocol.revision < KAFKA_4_2:
+    if not protocol.rules & ONLY_SUBSCRIBED:
         return None
     if not fields.regex or fields.regex not in group.resolved:
         return fields.names.names
@@ -210,19 +211,24 @@ cdef struct Parts:                 # an assignment that is being made
     PyObject** topics              # borrowed: an assignment that is walked has them
     int32_t* ends
     int32_t* partitions
+    int32_t* epochs                # of each partition; NULL: none are needed
     int32_t count
     int32_t topic_count
 
 
-cdef inline void begin(Parts* parts, char* memory, Py_ssize_t topics) noexcept:
+cdef inline void begin(Parts* parts, char* memory, Py_ssize_t topics, Py_ssize_t room,
+                       bint with_epochs) noexcept:
     parts.topics = <PyObject**>memory
     parts.ends = <int32_t*>(memory + topics * sizeof(PyObject*))
     parts.partitions = parts.ends + topics
+    parts.epochs = parts.partitions + room if with_epochs else NULL
     parts.count = parts.topic_count = 0
 
 
-cdef inline void put(Parts* parts, int32_t partition) noexcept:
+cdef inline void put(Parts* parts, int32_t partition, int32_t epoch) noexcept:
     parts.partitions[parts.count] = partition
+    if parts.epochs != NULL:
+        parts.epochs[parts.count] = epoch
     parts.count += 1
 
 
@@ -244,16 +250,19 @@ cdef bint same(Parts* parts, Assignment other) noexcept:
         if parts.topics[n] != <PyObject*>other.topics[n]:
             return False
     return (memcmp(parts.ends, other.ends, parts.topic_count * sizeof(int32_t)) == 0
-            and memcmp(parts.partitions, other.partitions, parts.count * sizeof(int32_t)) == 0)
+            and memcmp(parts.partitions, other.partitions, parts.count * sizeof(int32_t)) == 0
+            and (parts.epochs == NULL
+                 or memcmp(parts.epochs, other.epochs, parts.count * sizeof(int32_t)) == 0))
 
 
 cdef Assignment assignment(Parts* parts, Assignment assigned, Assignment target):
     """What was made; equal to what there is, it is the same object."""
     if same(parts, assigned):
         return assigned
-    if same(parts, target):
+    if parts.epochs == NULL and same(parts, target):       # a target has no epochs
         return target
-    return assignment_of_refs(parts.topics, parts.topic_count, parts.ends, parts.partitions)
+    return assignment_of_refs(parts.topics, parts.topic_count, parts.ends, parts.partitions,
+                              parts.epochs)
 
 
 cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t epoch,
@@ -261,8 +270,10 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
                           object subscribed):
     cdef Assignment assigned = member.assigned, pending
     cdef Py_ssize_t topics = assigned.topic_count + target.topic_count
+    cdef Py_ssize_t room = assigned.count + target.count + 1
+    cdef bint with_epochs = (group.rules & PARTITION_EPOCHS) != 0
     cdef Py_ssize_t size = (topics * (sizeof(PyObject*) + sizeof(int32_t))
-                            + (assigned.count + target.count + 1) * sizeof(int32_t) + 7) & ~7
+                            + room * (1 + with_epochs) * sizeof(int32_t) + 7) & ~7
     cdef PyObject* few[FEW]
     cdef char* memory = <char*>few
     cdef Parts keep, revoke, both
@@ -271,11 +282,11 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
         memory = <char*>malloc(3 * size)
         if memory == NULL:
             raise MemoryError
-    begin(&keep, memory, topics)
-    begin(&revoke, memory + size, topics)
-    begin(&both, memory + 2 * size, topics)
+    begin(&keep, memory, topics, room, with_epochs)
+    begin(&revoke, memory + size, topics, room, with_epochs)
+    begin(&both, memory + 2 * size, topics, room, with_epochs)
     try:
-        unreleased = divide(group, member, target, subscribed, &keep, &revoke, &both)
+        unreleased = divide(group, member, target_epoch, target, subscribed, &keep, &revoke, &both)
         if revoke.count:
             pending = assignment(&revoke, assigned, target)
             if names_any(owned, pending):
@@ -288,12 +299,16 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
             free(memory)
 
 
-cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
-                 object subscribed, Parts* keep, Parts* revoke, Parts* both) except -1:
-    """Walk both assignments by topic and partition; whether some of the target is not free yet."""
+cdef bint divide(ConsumerGroup group, ConsumerMember member, int32_t target_epoch,
+                 Assignment target, object subscribed, Parts* keep, Parts* revoke,
+                 Parts* both) except -1:
+    """Walk both assignments by topic and partition; whether some of the target is not free yet.
+
+    A partition that the member gets has the target epoch, the others have the one that they had.
+    """
     cdef Assignment assigned = member.assigned
     cdef Py_ssize_t a = 0, t = 0
-    cdef int32_t at, at_end, to, to_end
+    cdef int32_t at, at_end, to, to_end, epoch = 0
     cdef TopicId topic
     cdef TopicUse use
     cdef bint in_assigned, in_target, unreleased = False
@@ -315,20 +330,22 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
             t += 1
         use = group.uses.get(topic)
         while at < at_end or to < to_end:
+            if at < at_end and assigned.epochs != NULL:
+                epoch = assigned.epochs[at]
             if to == to_end or (at < at_end and assigned.partitions[at] < target.partitions[to]):
-                put(revoke, assigned.partitions[at])
+                put(revoke, assigned.partitions[at], epoch)
                 at += 1
             elif at == at_end or target.partitions[to] < assigned.partitions[at]:
                 if use is None or use.is_free(target.partitions[to]) or (
-                        group.revision >= KAFKA_4_1_2
+                        group.rules & OWN_PENDING_IS_FREE
                         and member.revoking.holds(topic, target.partitions[to])):
-                    put(both, target.partitions[to])
+                    put(both, target.partitions[to], target_epoch)
                 else:
                     unreleased = True
                 to += 1
             else:
-                put(keep, assigned.partitions[at])
-                put(both, assigned.partitions[at])
+                put(keep, assigned.partitions[at], epoch)
+                put(both, assigned.partitions[at], epoch)
                 at += 1
                 to += 1
         close(keep, topic)
@@ -337,28 +354,31 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
     return unreleased
 
 
-cdef Current without_others(ConsumerMember member, object subscribed, dict owned):
+cdef Current without_others(ConsumerGroup group, ConsumerMember member, object subscribed,
+                            dict owned):
     """Revoke what a member has of topics that it subscribes to no longer; None if nothing is."""
     cdef Assignment assigned = member.assigned, revoking = member.revoking, pending
-    cdef dict kept = {}, lost = {}
-    cdef TopicId topic
+    cdef dict kept = {}, lost
+    cdef bint with_epochs = assigned.epochs != NULL or revoking.epochs != NULL
+    cdef int32_t previous_epoch = member.previous_epoch
     if subscribed is None:
         return None
-    for topic, (_, numbers) in zip(revoking.topics, revoking.rows()):
-        lost[topic] = list(numbers)
-    for topic, (_, numbers) in zip(assigned.topics, assigned.rows()):
-        if topic.name in subscribed:
-            kept[topic] = list(numbers)
+    lost = revoking.epochs_by_topic()
+    for topic, epochs in assigned.epochs_by_topic().items():
+        if (<TopicId>topic).name in subscribed:
+            kept[topic] = epochs
         else:
-            lost[topic] = sorted({*lost.get(topic, ()), *numbers})
+            lost[topic] = dict(sorted({**lost.get(topic, {}), **epochs}.items()))
     if len(kept) == assigned.topic_count:
         return None
-    pending = <Assignment>assignment_from(lost)
+    if group.rules & PARTITION_EPOCHS:
+        previous_epoch = member.epoch
+    pending = <Assignment>assignment_from(lost, with_epochs)
     if names_any(owned, pending):
-        return new_current(UNREVOKED_PARTITIONS, member.epoch, member.previous_epoch,
-                           <Assignment>assignment_from(kept), pending)
-    return new_current(member.state, member.epoch, member.previous_epoch,
-                       <Assignment>assignment_from(kept), revoking)
+        return new_current(UNREVOKED_PARTITIONS, member.epoch, previous_epoch,
+                           <Assignment>assignment_from(kept, with_epochs), pending)
+    return new_current(member.state, member.epoch, previous_epoch,
+                       <Assignment>assignment_from(kept, with_epochs), revoking)
 
 
 cdef Current reconciled(ConsumerGroup group, ConsumerMember member, int32_t target_epoch,
@@ -372,13 +392,13 @@ cdef Current reconciled(ConsumerGroup group, ConsumerMember member, int32_t targ
     error[0] = NONE
     if member.state == STABLE_MEMBER:
         if member.epoch == target_epoch:
-            return without_others(member, subscribed, owned) if changed else None
+            return without_others(group, member, subscribed, owned) if changed else None
         made = next_current(group, member, member.epoch, target_epoch, target, owned, subscribed)
     elif member.state == UNREVOKED_PARTITIONS:
         if names_any(owned, member.revoking):
-            return without_others(member, subscribed, owned) if changed else None
-        made = next_current(group, member, member.epoch + (group.revision < KAFKA_4_2),
-                            target_epoch, target, owned, subscribed)
+            return without_others(group, member, subscribed, owned) if changed else None
+        made = next_current(group, member, member.epoch + (
+            not group.rules & ACKNOWLEDGED_EPOCH_STAYS), target_epoch, target, owned, subscribed)
     elif member.state == UNRELEASED_PARTITIONS:
         made = next_current(group, member, member.epoch, target_epoch, target, owned, subscribed)
     elif owned is None or any(owned.values()):
@@ -422,7 +442,8 @@ cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
     finally:
         if is_new:
             del members[n]
-    records.append(target_epoch_record(epoch))
+    records.append(target_epoch_record(
+        epoch, protocol.runtime.wheel.clock_ms if group.rules & ASSIGNMENT_INTERVAL else 0))
     member.instance_id = member.fields.instance_id      # until the member's record is replayed
     return <Assignment>member.computed
 
@@ -450,7 +471,10 @@ cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, ConsumerMembe
         had = each.target
         if each is member and replaced is not None:
             # The replacement's own record comes first: what it says is what was there.
-            had = replaced.target if replaced.member_id == each.member_id else None
+            if group.rules & INHERITED_TARGET_STAYS:
+                had = no_partitions() if replaced.target is None else replaced.target
+            else:
+                had = replaced.target if replaced.member_id == each.member_id else None
         if had is not None and each.computed is had:
             continue
         if had is None:
@@ -512,7 +536,7 @@ cdef bint regex_step(ConsumerProtocol protocol, ConsumerGroup group, MemberField
             if regexes[had.regex] == 1:
                 records.append(tombstone(REGEX, had.regex))
             add_count(regexes, had.regex, -1)
-        if had.regex and not fields.regex and protocol.revision >= KAFKA_4_1_2:
+        if had.regex and not fields.regex and protocol.rules & LOST_REGEX_BUMPS:
             bump = True
         if fields.regex:
             if fields.regex in regexes:

@@ -1,10 +1,11 @@
 """Offsets, administration, clean-up and descriptions of the coordinator since Kafka 4.1."""
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.consumer.group cimport ConsumerGroup
+from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.offsets cimport AdminOperations
 from coterie._core.coordinator.runtime cimport Batch, Group, OffsetStore, Runtime
+from coterie._core.structures.offsets cimport Offset
 
 # ---- consumerGroupDescribe: what is committed of each group --------------------------------------
 
@@ -24,6 +25,7 @@ cdef class ReplayedAdmin(AdminOperations):
     cdef int arm_clean_up(self) except -1
     cdef int delete_committed(self, int64_t id, tuple group_ids) except -1
     cdef int refuse_deletion(self, int64_t id, tuple group_ids, int error) except -1
+    cdef int delete_topics(self, list gone) except -1
     cdef bint expire(self, Group group, list expired) except -1
 
 # ---- offsets as the replaying coordinator has them: declarations ---------------------------------
@@ -35,7 +37,13 @@ cdef class ReplayedOffsets:
     cdef int64_t max_metadata
 
     cdef int check(self, Group group, bint transactional, int32_t generation_id, str member_id,
-                   str instance, int version) except? -7
+                   str instance, int version, tuple rows) except? -7
+    cdef int check_member(self, ConsumerGroup group, int32_t generation_id, str member_id,
+                          str instance, bint transactional, int version,
+                          tuple rows) except? -7
+    cdef bint had_all(self, ConsumerMember member, int32_t epoch, bint transactional,
+                      tuple rows) except -1
+    cdef Offset entry_of(self, tuple row, int64_t now_ms, int64_t retention_ms, bint with_id)
     cdef int commit(self, int64_t id, int op, Group group, str group_id, int32_t generation_id,
                     str member_id, str instance, tuple details) except -1
     cdef int write(self, int op, Batch batch, tuple rows, list entries) except *

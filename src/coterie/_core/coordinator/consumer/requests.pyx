@@ -13,8 +13,11 @@ from coterie._core.codec.layout cimport (
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE, NOT_COORDINATOR,
     OFFSET_METADATA_TOO_LARGE, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
-    UNSTABLE_OFFSET_COMMIT, write_error)
-from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember, preferred
+    UNSTABLE_OFFSET_COMMIT, UNSUPPORTED_VERSION, write_error)
+from coterie._core.coordinator.consumer.group cimport (
+    DELETED_BY_ID, PARTITION_EPOCHS, PENDING_IS_SHOWN, TXN_TOPIC_IDS, ConsumerGroup, ConsumerMember,
+    preferred)
+from coterie._core.coordinator.consumer.group import assignment_from
 from coterie._core.coordinator.consumer.protocol cimport (
     ConsumerProtocol, PendingWrites, Waiting, Write, begin_write, pending_writes, respond_committed,
     write_all)
@@ -74,8 +77,18 @@ cdef tuple described_member(ConsumerProtocol protocol, ConsumerMember member):
     cdef MemberFields fields = member.fields
     return (member.member_id, fields.instance_id, fields.rack_id, member.epoch,
             fields.client_id, fields.client_host, fields.names.ordered, fields.regex,
-            0 if fields.classic is not None else 1, named(protocol, member.assigned),
+            0 if fields.classic is not None else 1, named(protocol, member.assigned)
+            if not protocol.rules & PENDING_IS_SHOWN or not member.revoking.count
+            else named(protocol, joined(member.assigned, member.revoking)),
             named(protocol, member.target))
+
+
+cdef Assignment joined(Assignment one, Assignment other):
+    """The partitions of both."""
+    cdef dict by_topic = one.epochs_by_topic()
+    for topic, epochs in other.epochs_by_topic().items():
+        by_topic[topic] = sorted({**by_topic.get(topic, {}), **epochs})
+    return assignment_from(by_topic, False)
 
 
 cdef tuple named(ConsumerProtocol protocol, Assignment assignment):
@@ -104,6 +117,22 @@ def key_order(tuple key not None):
 cdef list in_key_order(list committed, list undecided):
     """Keys of committed offsets, then of undecided ones; a key may come twice."""
     return sorted(committed, key=key_order) + sorted(undecided, key=key_order)
+
+
+cdef int decide_metadata(component, int op, int64_t id, Group group, str group_id,
+                         int32_t generation_id, str member_id, str instance,
+                         tuple details) except -1:
+    cdef ReplayedAdmin admin = <ReplayedAdmin>component
+    cdef list gone = admin.consumer.update_metadata(*details)
+    if gone and admin.consumer.rules & DELETED_BY_ID:
+        admin.delete_topics(gone)
+    return admin.consumer.finish_event()
+
+
+cdef list deleted_keys(bytes topic_id, str topic, entries):
+    """The keys of a topic's offsets that are of this id or of none, by partition."""
+    return sorted([(topic, partition) for partition, entry in entries
+                   if (<Offset>entry).topic_id is None or (<Offset>entry).topic_id == topic_id])
 
 
 @cython.final
@@ -140,6 +169,7 @@ cdef class ReplayedAdmin(AdminOperations):
                   ConsumerProtocol consumer not None, settings):
         self.join_operations(runtime, store, settings)
         self.consumer = consumer
+        runtime.register("metadata", self, decide_metadata, NO_GROUP)
         runtime.register("consumer_group_describe", consumer, decide_describe, NO_GROUP)
         self.retention_ms = 60000 * <int64_t>settings["offsets.retention.minutes"]
         self.periodic = settings["coterie.cleanup"] == "periodic"
@@ -218,7 +248,7 @@ cdef class ReplayedAdmin(AdminOperations):
             self.refuse_deletion(id, group_ids, error)
         else:
             respond_committed(self.consumer, tuple(errors), id, DELETE_GROUPS,
-                              tuple(errors.items()), list(errors))
+                              tuple(errors.items()), list(errors.items()))
         return self.consumer.finish_event()
 
     cdef int refuse_deletion(self, int64_t id, tuple group_ids, int error) except -1:
@@ -227,10 +257,41 @@ cdef class ReplayedAdmin(AdminOperations):
             (group_id, self.runtime.partitions.refusal(group_id, True) or error)
             for group_id in dict.fromkeys(group_ids)]))
 
+    cdef int delete_topics(self, list gone) except -1:
+        """Delete the offsets of deleted topics; of another topic of the name they stay.
+
+        Source: OffsetMetadataManager.java (onTopicsDeleted).
+        """
+        cdef list writes = [], keys
+        cdef set producers = set()
+        cdef OffsetMap offsets
+        cdef dict undecided
+        for group_id in utf16_sorted(self.store.maps):
+            offsets = <OffsetMap>self.store.maps[group_id]
+            producers.update(offsets.pending_by_producer)
+            keys = []
+            for raw, topic in gone:
+                keys += deleted_keys(raw, topic, offsets.topics.get(topic, {}).items())
+            if keys:
+                writes.append((group_id, keys, []))
+        for producer_id in sorted(producers):
+            for group_id in utf16_sorted(self.store.maps):
+                offsets = <OffsetMap>self.store.maps[group_id]
+                undecided = offsets.pending_by_producer.get(producer_id, {})
+                keys = []
+                for raw, topic in gone:
+                    keys += deleted_keys(raw, topic, [
+                        (key[1], entry) for key, entry in undecided.items() if key[0] == topic])
+                if keys:
+                    writes.append((group_id, keys, []))
+        write_all(self.consumer, writes)
+
     cdef int delete_partitions(self, tuple keys) except -1:
         cdef dict gone = partitions_by_topic(keys), found = {}
         cdef OffsetMap offsets
         cdef list deleted
+        if self.consumer.rules & DELETED_BY_ID:
+            return 0                       # only topics are deleted, by a new image
         for group_id, each in self.store.maps.items():
             offsets = <OffsetMap>each
             deleted = in_key_order(offsets.keys_among(gone), offsets.pending_among(gone))
@@ -305,6 +366,10 @@ cdef enum:
     NO_EPOCH = -1
     NO_RETENTION = -1
     MEMBER_EPOCHS_SINCE = 9        # version of OffsetCommit
+    TXN_VERSION = 4                # of TxnOffsetCommit, where none is named
+    TXN_ERRORS_SINCE = 6           # version with errors of its own
+    TOPIC_ID = 6                   # where the row of a commit may have it
+    TOPIC_ID_SIZE = 16
 
 cdef int OFFSET_FETCH = NUMBER["offset_fetch"], TXN_OFFSET_COMMIT = NUMBER["txn_offset_commit"]
 
@@ -349,9 +414,21 @@ cdef int put_offset(Writing* w, str group_id, tuple key, Offset entry) except -1
     put_i64(w, entry.commit_timestamp)
     if explicit:
         put_i64(w, entry.expire_timestamp)
-    else:
+    elif entry.topic_id is None:
         put_uvarint(w, 0)
+    else:
+        put_uvarint(w, 1)
+        put_uvarint(w, 0)
+        put_uvarint(w, TOPIC_ID_SIZE)
+        put_raw(w, PyBytes_AS_STRING(entry.topic_id), TOPIC_ID_SIZE)
     end_value(w, at)
+
+
+cdef tuple answer_row(tuple row, int error, bint with_id):
+    """The answer for a row of a commit; with the topic's id if the request has it."""
+    if with_id and len(row) > TOPIC_ID:
+        return (row[0], error, row[TOPIC_ID])
+    return (row[0], error)
 
 
 @cython.final
@@ -370,21 +447,71 @@ cdef class ReplayedOffsets:
         runtime.register("end_txn", self, decide_end_txn, NO_GROUP)
 
     cdef int check(self, Group group, bint transactional, int32_t generation_id, str member_id,
-                   str instance, int version) except? -7:
+                   str instance, int version, tuple rows) except? -7:
         """Whether this member may commit to the group."""
         if group is None:
             if generation_id < 0:
                 return NONE
-            if transactional or version < MEMBER_EPOCHS_SINCE:
+            if version < (TXN_ERRORS_SINCE if transactional else MEMBER_EPOCHS_SINCE):
                 return ILLEGAL_GENERATION
             return GROUP_ID_NOT_FOUND
         if group.group_type == CONSUMER:
-            return self.consumer.check_member_commit(
-                <ConsumerGroup>group, generation_id, member_id, instance, transactional, version)
+            return self.check_member(<ConsumerGroup>group, generation_id, member_id, instance,
+                                     transactional, version, rows)
         if group.group_type == OTHER:
             return GROUP_ID_NOT_FOUND
         return self.runtime.protocol_of(group).check_commit(
             group, generation_id, member_id, instance, transactional)
+
+    cdef int check_member(self, ConsumerGroup group, int32_t generation_id, str member_id,
+                          str instance, bint transactional, int version,
+                          tuple rows) except? -7:
+        """Whether a member of a consumer group may commit these rows."""
+        cdef ConsumerMember member
+        if transactional and not member_id and generation_id == -1 and instance is None:
+            return NONE
+        if generation_id < 0 and not group.members:
+            return NONE
+        member = group.members.get(member_id)
+        if member is None:
+            return UNKNOWN_MEMBER_ID
+        if not transactional and member.fields.classic is None and version < MEMBER_EPOCHS_SINCE:
+            return UNSUPPORTED_VERSION
+        if member.epoch == generation_id or (
+                generation_id < member.epoch and group.rules & PARTITION_EPOCHS
+                and self.had_all(member, generation_id, transactional, rows)):
+            return NONE
+        if member.fields.classic is not None or transactional and version < TXN_ERRORS_SINCE:
+            return ILLEGAL_GENERATION
+        return STALE_MEMBER_EPOCH
+
+    cdef bint had_all(self, ConsumerMember member, int32_t epoch, bint transactional,
+                      tuple rows) except -1:
+        """Whether a member has had the partitions of these rows since an epoch.
+
+        Source: ConsumerGroup.java (createAssignmentEpochValidator).
+        """
+        cdef bint by_name = transactional and not self.consumer.rules & TXN_TOPIC_IDS
+        cdef TopicId topic
+        cdef Assignment assignment
+        cdef int32_t at, partition
+        for row in rows:
+            if utf16_length(row[3]) > self.max_metadata:
+                continue                   # it is refused by itself
+            name, partition = row[0]
+            topic = (self.consumer.image.topics.get(name) if by_name
+                     else self.consumer.image.ids.get(row[TOPIC_ID]) if len(row) > TOPIC_ID
+                     else None)
+            if topic is None:
+                return False
+            assignment = member.assigned
+            at = assignment.place(topic, partition)
+            if at < 0:
+                assignment = member.revoking
+                at = assignment.place(topic, partition)
+            if at < 0 or epoch < assignment.epochs[at]:
+                return False
+        return True
 
     cdef int commit(self, int64_t id, int op, Group group, str group_id, int32_t generation_id,
                     str member_id, str instance, tuple details) except -1:
@@ -393,41 +520,61 @@ cdef class ReplayedOffsets:
         cdef int64_t producer_id = details[1], retention_ms = NO_RETENTION
         cdef int64_t now_ms = self.runtime.wheel.clock_ms
         cdef int16_t epoch = details[2]
-        cdef int version = MEMBER_EPOCHS_SINCE, error
+        cdef int version = TXN_VERSION if transactional else MEMBER_EPOCHS_SINCE, error
+        cdef bint with_ids = not transactional or self.consumer.rules & TXN_TOPIC_IDS
         cdef list entries = []
         cdef tuple answers
         cdef Batch batch
-        if len(details) > 3:
-            version, retention_ms = details[3], details[4]
+        if len(details) > 3 and with_ids:
+            version = details[3]
+            if not transactional:
+                retention_ms = details[4]
         error = self.runtime.partitions.refusal(group_id, not transactional)
         if error == NONE:
-            error = self.check(group, transactional, generation_id, member_id, instance, version)
+            error = self.check(group, transactional, generation_id, member_id, instance, version,
+                               rows)
         if error != NONE:
-            return self.runtime.respond(id, op, NONE, tuple([(row[0], error) for row in rows]))
+            return self.runtime.respond(id, op, NONE, tuple([
+                answer_row(<tuple?>row, error, with_ids) for row in rows]))
         if group is not None:
             self.consumer.rebalances.show(group)
         else:                              # it stays, whatever is written
             self.runtime.writes.change_unwritten(group_id)
             self.runtime.protocol_of(None).create_group(group_id)
         for row in rows:
-            _, offset, leader_epoch, metadata, stamped, expiry = <tuple?>row
-            entries.append(None if utf16_length(metadata) > self.max_metadata else make_offset(
-                offset, leader_epoch, metadata, now_ms if stamped is None else stamped,
-                now_ms + retention_ms if retention_ms != NO_RETENTION else expiry, -1))
+            entries.append(self.entry_of(<tuple?>row, now_ms, retention_ms, with_ids))
         batch = self.encode(group_id, rows, entries)
-        if transactional and producer_id != NO_PRODUCER and batch.count:
+        if transactional and producer_id != NO_PRODUCER and not batch.count:
+            # Its marker comes to the partition of each group that is in the transaction.
+            self.store.open_transaction(producer_id, group_id)
+        elif transactional and producer_id != NO_PRODUCER:
             if epoch == NO_EPOCH:          # Kafka throws in MemoryRecordsBuilder
                 return self.runtime.respond(id, op, NONE, tuple([
-                    (row[0], UNKNOWN_SERVER_ERROR) for row in rows]))
+                    answer_row(<tuple?>row, UNKNOWN_SERVER_ERROR, with_ids) for row in rows]))
             batch.transactional, batch.producer_id, batch.epoch = True, producer_id, epoch
         if batch.count:
             error = write_error(self.write(op, batch, rows, entries))
-        answers = tuple([((<tuple>row)[0], OFFSET_METADATA_TOO_LARGE if entry is None else error)
-                         for row, entry in zip(rows, entries)])
+        answers = tuple([
+            answer_row(<tuple?>row, OFFSET_METADATA_TOO_LARGE if entry is None else error, with_ids)
+            for row, entry in zip(rows, entries)])
         if error != NONE:
             return self.runtime.respond(id, op, NONE, answers)
         return respond_committed(self.consumer, (group_id,), id, op, answers,
-                                 [row[0] for row in rows] if self.runtime.writes.pending else None)
+                                 list(answers) if self.runtime.writes.pending else None)
+
+    cdef Offset entry_of(self, tuple row, int64_t now_ms, int64_t retention_ms, bint with_id):
+        """The offset of a row; None if its metadata is too large."""
+        cdef Offset entry
+        cdef bint has_id = len(row) > TOPIC_ID
+        _, offset, leader_epoch, metadata, stamped, expiry = row[:TOPIC_ID] if has_id else row
+        if utf16_length(metadata) > self.max_metadata:
+            return None
+        entry = make_offset(
+            offset, leader_epoch, metadata, now_ms if stamped is None else stamped,
+            now_ms + retention_ms if retention_ms != NO_RETENTION else expiry, -1)
+        if with_id and has_id:
+            entry.topic_id = row[TOPIC_ID]
+        return entry
 
     cdef int write(self, int op, Batch batch, tuple rows, list entries) except *:
         """Append the offsets of a commit and apply them; the log's error."""
@@ -439,6 +586,9 @@ cdef class ReplayedOffsets:
         cdef dict undecided = None
         cdef AppendStatus status = self.runtime.write(batch, &error, &position)
         if error != NONE:
+            if not batch.transactional:
+                pending_writes(self.consumer).list_twice(batch.group_id, [
+                    (<tuple>row)[0] for row, each in zip(rows, entries) if each is not None], False)
             return error
         if status != FINISHED:
             write = begin_write(
@@ -542,7 +692,8 @@ cdef class ReplayedOffsets:
         if group is None:                  # its offsets may be there without it
             offsets = None
         if keys is None:
-            keys = tuple(sorted(() if offsets is None else offsets.keys()))
+            keys = () if offsets is None else tuple(sorted(offsets.keys())) if stable else (
+                pending_writes(self.consumer).listed(group_id, offsets.keys()))
         for key in keys:
             entry = None
             error = NONE

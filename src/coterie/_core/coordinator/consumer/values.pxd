@@ -19,10 +19,13 @@ cdef class Assignment:
     cdef int32_t count             # of all partitions
     cdef int32_t* ends             # of each topic: where its partitions end
     cdef int32_t* partitions       # ascending within a topic
+    cdef int32_t* epochs           # at which each was assigned; NULL: of no record since 4.3
 
     cdef bint equals(self, Assignment other) noexcept
     cdef Py_ssize_t find(self, TopicId topic) noexcept
     cdef bint holds(self, TopicId topic, int32_t partition) noexcept
+    cdef int32_t place(self, TopicId topic, int32_t partition) noexcept
+    cdef dict epochs_by_topic(self)
 
 cdef class Names:                  # a set of topic names; one object for each set
     cdef readonly tuple ordered    # by UTF-16 units
@@ -53,10 +56,13 @@ cdef class Resolved:               # a regular expression, resolved
     cdef readonly int64_t at_ms
 
 cdef bint before(TopicId one, TopicId other) noexcept
-cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions)
-cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions)
+cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions,
+                               const int32_t* epochs)
+cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions,
+                              const int32_t* epochs)
 cdef Assignment assignment_of_refs(PyObject** topics, Py_ssize_t count, const int32_t* ends,
-                                   const int32_t* partitions)
+                                   const int32_t* partitions, const int32_t* epochs)
+cdef Assignment at_epoch(Assignment assignment, int32_t epoch)
 cdef Assignment no_partitions()
 cdef Names no_names()
 cdef tuple utf16_sorted(object texts)
@@ -77,7 +83,7 @@ cdef class MetadataImage:
 
     cdef TopicId topic_id(self, bytes raw)
     cdef Names names_of(self, tuple texts)
-    cdef set update(self, object brokers, object deleted, object topics)
+    cdef set update(self, object brokers, object deleted, object topics, list gone)
     cdef int forget_hash(self, str name) except -1
     cdef int forget_hashes(self) except -1
     cdef int64_t hash_of(self, object names) except? -7

@@ -54,7 +54,7 @@ cdef class Assignment:
     """Partitions by topic."""
 
     def __dealloc__(self):
-        free(self.ends)            # the partitions lie behind them
+        free(self.ends)            # partitions and epochs lie behind them
 
     cdef bint equals(self, Assignment other) noexcept:
         cdef Py_ssize_t n
@@ -65,8 +65,12 @@ cdef class Assignment:
         for n in range(self.topic_count):
             if self.topics[n] is not other.topics[n]:
                 return False
-        return (memcmp(self.ends, other.ends, self.topic_count * sizeof(int32_t)) == 0
-                and memcmp(self.partitions, other.partitions, self.count * sizeof(int32_t)) == 0)
+        if memcmp(self.ends, other.ends, self.topic_count * sizeof(int32_t)) != 0 or (
+                memcmp(self.partitions, other.partitions, self.count * sizeof(int32_t)) != 0):
+            return False
+        if self.epochs == NULL or other.epochs == NULL:
+            return self.epochs == other.epochs
+        return memcmp(self.epochs, other.epochs, self.count * sizeof(int32_t)) == 0
 
     cdef Py_ssize_t find(self, TopicId topic) noexcept:
         """The index of a topic, or -1."""
@@ -77,14 +81,30 @@ cdef class Assignment:
         return -1
 
     cdef bint holds(self, TopicId topic, int32_t partition) noexcept:
+        return self.place(topic, partition) >= 0
+
+    cdef int32_t place(self, TopicId topic, int32_t partition) noexcept:
+        """Where a partition stands among all, or -1."""
         cdef Py_ssize_t n = self.find(topic)
         cdef int32_t at
         if n < 0:
-            return False
+            return -1
         for at in range(self.ends[n - 1] if n else 0, self.ends[n]):
             if self.partitions[at] == partition:
-                return True
-        return False
+                return at
+        return -1
+
+    cdef dict epochs_by_topic(self):
+        """The epoch of each partition by TopicId; 0 without epochs."""
+        cdef dict made = {}
+        cdef int32_t start = 0
+        cdef Py_ssize_t n
+        for n in range(self.topic_count):
+            made[self.topics[n]] = {
+                self.partitions[at]: 0 if self.epochs == NULL else self.epochs[at]
+                for at in range(start, self.ends[n])}
+            start = self.ends[n]
+        return made
 
     def rows(self):
         """Return ((topic id, (partition, ...)), ...), in order."""
@@ -98,12 +118,17 @@ cdef class Assignment:
         return tuple(made)
 
 
-cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions):
-    """Copy an assignment: topics in order, where the partitions of each end, and these."""
-    return assignment_of(tuple(topics), ends, partitions)
+cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions,
+                               const int32_t* epochs):
+    """Copy an assignment: topics in order, where the partitions of each end, and these.
+
+    ``epochs``: at which each partition was assigned; NULL: nothing has them.
+    """
+    return assignment_of(tuple(topics), ends, partitions, epochs)
 
 
-cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions):
+cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions,
+                              const int32_t* epochs):
     """As ``new_assignment``; the topics are not copied."""
     cdef Py_ssize_t count = len(topics)
     cdef Assignment made
@@ -114,24 +139,40 @@ cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* 
     made.topics = topics
     made.topic_count = count
     made.count = ends[count - 1]
-    made.ends = <int32_t*>malloc((count + made.count) * sizeof(int32_t))
+    made.ends = <int32_t*>malloc(
+        (count + made.count + (made.count if epochs != NULL else 0)) * sizeof(int32_t))
     if made.ends == NULL:
         raise MemoryError
     made.partitions = made.ends + count
     memcpy(made.ends, ends, count * sizeof(int32_t))
     memcpy(made.partitions, partitions, made.count * sizeof(int32_t))
+    if epochs != NULL:
+        made.epochs = made.partitions + made.count
+        memcpy(made.epochs, epochs, made.count * sizeof(int32_t))
+    return made
+
+
+cdef Assignment at_epoch(Assignment assignment, int32_t epoch):
+    """The same partitions, all assigned at one epoch."""
+    cdef Assignment made
+    cdef int32_t at
+    # Any epochs make room for those that follow.
+    made = assignment_of(assignment.topics, assignment.ends, assignment.partitions,
+                         assignment.partitions)
+    for at in range(made.count):
+        made.epochs[at] = epoch
     return made
 
 
 cdef Assignment assignment_of_refs(PyObject** topics, Py_ssize_t count, const int32_t* ends,
-                                   const int32_t* partitions):
-    """As ``new_assignment``; the topics are borrowed references."""
+                                   const int32_t* partitions, const int32_t* epochs):
+    """As ``assignment_of``; the topics are borrowed references."""
     cdef tuple named = PyTuple_New(count)
     cdef Py_ssize_t n
     for n in range(count):
         Py_INCREF(<object>topics[n])
         PyTuple_SET_ITEM(named, n, <object>topics[n])
-    return assignment_of(named, ends, partitions)
+    return assignment_of(named, ends, partitions, epochs)
 
 
 cdef Assignment make_empty():
@@ -320,11 +361,11 @@ cdef class MetadataImage:
             self.names[texts] = names
         return <Names>names
 
-    cdef set update(self, object brokers, object deleted, object topics):
+    cdef set update(self, object brokers, object deleted, object topics, list gone):
         """Apply a new image; names of topics that were created, deleted or grew.
 
         ``brokers``: (id, rack) pairs; ``deleted``: names; ``topics``: (name, id, replicas), where
-        the replicas of a partition are broker ids.
+        the replicas of a partition are broker ids. ``gone`` gets (id, name) of what is deleted.
         """
         cdef set changed = set()
         cdef bint created = False
@@ -336,11 +377,13 @@ cdef class MetadataImage:
             if topic is not None:
                 topic.name = None
                 changed.add(name)
+                gone.append((topic.raw, name))
         for name, raw, replicas in topics:
             topic = self.topics.get(name)
             if topic is None or topic.raw != raw:
                 if topic is not None:
                     topic.name = None
+                    gone.append((topic.raw, name))
                 topic = self.topics[name] = self.topic_id(raw)
                 topic.name = name
                 topic.replicas = []
