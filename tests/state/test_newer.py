@@ -266,3 +266,29 @@ def test_partition_metadata_of_kafka_before_4_1_tells_names_outright():
 
 def test_the_keys_3_to_8_are_a_consumer_groups_without_its_regular_expressions():
     assert [version for version in range(-1, 30) if is_consumer(version)] == [3, 4, 5, 6, 7, 8]
+
+
+def test_a_member_s_partitions_have_the_epochs_of_their_assignment_where_the_log_has_them():
+    log = {}
+    put(log, 3, {"epoch": 7})
+    put(log, 6, {"assignmentEpoch": 7, "assignmentTimestamp": 1_795_948_111_840})
+    member(log, "m", ["t"], epoch=7)
+    held = {
+        "memberEpoch": 7, "previousMemberEpoch": 6, "state": 0,
+        "assignedPartitions": [
+            {"topicId": A, "partitions": [0, 1], "assignmentEpochs": [3, 7]},
+            {"topicId": B, "partitions": [4], "assignmentEpochs": [5]},
+        ],
+        "partitionsPendingRevocation": [
+            {"topicId": C, "partitions": [2], "assignmentEpochs": [2]},
+        ],
+    }  # fmt: skip
+    put(log, 8, held, memberId="m")
+    row = newer_groups(log)["g"]
+    assert row["target_assignment_timestamp"] == 1_795_948_111_840
+    (of_member,) = row["members"]
+    assert {
+        (topic["topic_id"], *topic["partitions"]): topic["assignment_epochs"]
+        for name in ("current_assignment", "pending_revocation")
+        for topic in of_member[name]
+    } == {(A, 0, 1): [3, 7], (B, 4): [5], (C, 2): [2]}

@@ -169,11 +169,52 @@ def _consumer_row(group: GroupRecords) -> Row:
     expressions = replayed.regular_expressions
     topics = {topic for member in members for topic in _names(member, expressions)}
     epochs = (replayed.group_epoch, replayed.target_assignment_epoch)
+    by_member, own = _tagged_values(group)
+    for member in members:
+        _add_assignment_epochs(member, by_member.get(member["member_id"], {}))
     return {
         **_base_row("consumer", group, replayed.state, epochs, topics, members),
         "protocol": replayed.assignor,
         "regular_expressions": expressions,
-    }
+    } | _tagged(TAGGED_OF_GROUP, own, PROTOCOLS["consumer"])
+
+
+def _tagged_values(group: GroupRecords) -> tuple[dict[str, Row], dict[int, Row]]:
+    """Return the last current assignment by member, and the last target epoch by key version.
+
+    The core does not hand over what Kafka 4.3 added to them.
+    """
+    protocol = PROTOCOLS["consumer"]
+    by_member: dict[str, Row] = {}
+    own: dict[int, Row] = {}
+    for _, raw_key, raw_value in sorted(group.of_consumers, key=lambda record: record[0]):
+        with suppress(CorruptData):
+            key = decode_key(raw_key)
+            value = {} if raw_value is None else decode_value(key["version"], raw_value)["data"]
+            if key["version"] == protocol.current:
+                by_member[key["data"]["memberId"]] = value
+            elif key["version"] == protocol.target_epoch:
+                own[protocol.target_epoch] = value
+    return by_member, own
+
+
+def _add_assignment_epochs(member: Row, current: Row) -> None:
+    """Add the epochs at which a member got its partitions, where its record has them."""
+    for name, field in (
+        ("current_assignment", "assignedPartitions"),
+        ("pending_revocation", "partitionsPendingRevocation"),
+    ):
+        epochs = {
+            (topic["topicId"], partition): epoch
+            for topic in current.get(field, ())
+            for partition, epoch in zip(
+                topic["partitions"], topic.get("assignmentEpochs") or (), strict=False
+            )
+        }
+        for topic in member[name] if epochs else ():
+            topic["assignment_epochs"] = [
+                epochs.get((topic["topic_id"], partition)) for partition in topic["partitions"]
+            ]
 
 
 def consumer_member(member: Row) -> Row:
