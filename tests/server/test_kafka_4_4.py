@@ -3,8 +3,9 @@
 import pytest
 
 from coterie import schemas
+from coterie.messages import LogReader, decode_key, decode_value
 from coterie.server.api.table import SERVED_BY
-from support.server.asking import ask, request
+from support.server.asking import ask, commit, request
 from support.server.playing import BROKER, Server
 
 UNSUPPORTED, UNKNOWN_PARTITION, UNKNOWN_ID = 35, 3, 100
@@ -302,3 +303,29 @@ def test_topics_have_the_settings_of_4_4(peer):
     assert values["max.decompressed.message.bytes"] == "2147483639"
     assert (values["remote.copy.lag.bytes"], values["remote.copy.lag.ms"]) == ("-1", "0")
     assert values["errors.deadletterqueue.group.enable"] == "false"
+
+
+def test_commits_have_the_topic_s_id_in_the_log_whatever_names_it(server, peer):
+    t, _ = ids_of(server)
+    ask(peer, "OffsetCommit", 9, commit("g", "t", {0: 5}))
+    ask(peer, "OffsetCommit", 10, {"groupId": "g", "topics": commits((t, 1))})
+    values = [
+        decode_value(decode_key(record.key)["version"], record.value)["data"]
+        for log in server.cluster.topics.get("__consumer_offsets").partitions
+        for each in LogReader(log.data())
+        for record in each.records
+    ]
+    assert [(value["offset"], value["topicId"]) for value in values] == [(5, t), (6, t)]
+
+
+@pytest.mark.parametrize(
+    ("version", "field", "error"), [(5, "generationId", 22), (6, "generationIdOrMemberEpoch", 69)]
+)
+def test_a_generation_of_an_unknown_group_has_its_own_error_since_txn_offset_commit_6(
+    server, peer, producing, version, field, error
+):
+    t, _ = ids_of(server)
+    (topic,) = commits((t, 0))
+    body = producing | {"groupId": "no", "memberId": "m", field: 3}
+    found = ask(peer, "TxnOffsetCommit", version, body | {"topics": [topic | {"name": "t"}]})
+    assert found["topics"][0]["partitions"] == [{"partitionIndex": 0, "errorCode": error}]

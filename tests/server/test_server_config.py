@@ -144,7 +144,7 @@ def test_a_number_without_effect_has_the_range_of_its_type(name, bits):
 @pytest.mark.parametrize("kafka", RELEASES)
 def test_a_broker_has_the_coordinator_of_its_release_unless_another_one_is_set(kafka):
     release = RELEASES[kafka]
-    assert server_config({}, release)["coterie.behaviour"] == release.behaviours[0]
+    assert server_config({}, release)["coterie.behaviour"] == kafka
     for behaviour in release.behaviours:
         config = {"coterie.behaviour": behaviour}
         assert server_config(config, release)["coterie.behaviour"] == behaviour
