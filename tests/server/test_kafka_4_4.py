@@ -329,3 +329,12 @@ def test_a_generation_of_an_unknown_group_has_its_own_error_since_txn_offset_com
     body = producing | {"groupId": "no", "memberId": "m", field: 3}
     found = ask(peer, "TxnOffsetCommit", version, body | {"topics": [topic | {"name": "t"}]})
     assert found["topics"][0]["partitions"] == [{"partitionIndex": 0, "errorCode": error}]
+
+
+@pytest.mark.parametrize(("kafka", "count"), [("3.9", 0), ("4.1", 0), ("4.4", 3)])
+def test_the_interval_between_assignments_is_a_setting_of_4_4(kafka, count):
+    peer = Server(BROKER, kafka=kafka).connect()
+    body = {"resources": [{"resourceType": 4, "resourceName": "1", "configurationKeys": None}]}
+    (found,) = ask(peer, "DescribeConfigs", 4, body)["results"]
+    names = [row["name"] for row in found["configs"]]
+    assert sum(name.endswith("assignment.interval.ms") for name in names) == count

@@ -1,7 +1,7 @@
 """The settings that groups have of their own, since Kafka 4.
 
-The coordinator reads the session timeout and the heartbeat interval of consumer groups; the others
-are only stored. Source: GroupConfig, GroupConfigManager.
+The coordinator reads the session timeout, the heartbeat interval and the assignment interval of
+consumer groups; the others are only stored. Source: GroupConfig, GroupConfigManager.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["GroupConfigs", "known_of"]
 
 _HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 _EFFECTIVE = (_SESSION, _HEARTBEAT)
+_INTERVAL = "consumer.assignment.interval.ms"  # the coordinator clamps it into the broker's bounds
 _ISOLATION = ("read_committed", "read_uncommitted")
 _OF_4_1 = (
     TopicConfig(_HEARTBEAT, INT, "5000", f"group.{_HEARTBEAT}", 1),
@@ -40,7 +41,7 @@ _OF_4_1 = (
 )
 _OF_4_4 = (
     *_OF_4_1,
-    TopicConfig("consumer.assignment.interval.ms", INT, "1000", None, 0),
+    TopicConfig(_INTERVAL, INT, "1000", f"group.{_INTERVAL}", 0),
     TopicConfig("errors.deadletterqueue.copy.record.enable", BOOLEAN, "false"),
     TopicConfig("errors.deadletterqueue.topic.name", STRING, ""),
     TopicConfig("share.assignment.interval.ms", INT, "1000", None, 0),
@@ -115,5 +116,5 @@ class GroupConfigs:
     def replace(self, group_id: str, configs: Mapping[str, str]) -> None:
         """Replace all settings of a group, which were checked."""
         self._configs[group_id] = dict(configs)
-        own = {name: int(configs[name]) for name in _EFFECTIVE if name in configs}
+        own = {name: int(configs[name]) for name in (*_EFFECTIVE, _INTERVAL) if name in configs}
         self._groups.configure(group_id, own)

@@ -66,7 +66,10 @@ _OF_RELEASE: dict[str, dict[str, str | None]] = {
         "offsets.commit.required.acks": None,
     },
 }
-_OF_RELEASE["4.4"] = _OF_RELEASE["4.1"]
+_OF_RELEASE["4.4"] = dict(_OF_RELEASE["4.1"])
+for _kind in ("", "min.", "max."):
+    _OF_RELEASE["3.9"][f"group.consumer.{_kind}assignment.interval.ms"] = None
+    _OF_RELEASE["4.1"][f"group.consumer.{_kind}assignment.interval.ms"] = None
 
 
 def of_broker(call: Call) -> list[Body]:
