@@ -14,11 +14,12 @@ from typing import Any
 from coterie.arguments import within
 from coterie.errors import ArgumentError, ConfigError, shown
 
-__all__ = ["CLASSIC_ONLY", "DEFAULTS", "REPLAYING", "coordinator_config"]
+__all__ = ["CLASSIC_ONLY", "DEFAULTS", "KEEPING_TOPIC_IDS", "REPLAYING", "coordinator_config"]
 
 # Behaviours without consumer groups, and those of Kafka 4, which has them.
 CLASSIC_ONLY = ("3.9", "2.4")
 REPLAYING = ("4.1", "4.1.2", "4.2", "4.3", "4.3.1", "4.4")
+KEEPING_TOPIC_IDS = REPLAYING[3:]  # of commits: they count
 
 _INT32 = 2**31
 _INT64 = 2**63

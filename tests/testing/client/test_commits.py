@@ -8,6 +8,9 @@ from itertools import pairwise
 import pytest
 
 from coterie import ArgumentError, Error, OffsetAndMetadata
+from coterie._core.codec.schema import decode_value
+from coterie.consumer_groups import encode_topic_id
+from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.testing import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -245,6 +248,19 @@ def test_without_an_interval_each_poll_commits_once_and_waits(protocol):
     assert story.cluster.now_ms == begin + 3000
     times = [at - begin for at, _, kind, _ in story.notes if kind == "commit"]
     assert times == [0, 1000, 2000]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_commits_have_the_ids_of_their_topics_since_4_3(protocol):
+    story = Story(config={"coterie.behaviour": "4.4"})
+    consumer = story.start("a", {"group.protocol": protocol})
+    story.poll(20_000)
+    consumer.commit({FIRST: OffsetAndMetadata(7, 3, "m"), SECOND: 8})
+    values = [decode_value(1, value)["data"] for batch in story.cluster.coordinator.log
+              for key, value in batch.records if key[:2] == b"\0\1"][-2:]  # fmt: skip
+    assert [(each["offset"], each["metadata"]) for each in values] == [(7, "m"), (8, "")]
+    assert {each["topicId"] for each in values} == {encode_topic_id(derived_topic_id("orders"))}
+    assert consumer.committed([FIRST])[FIRST] == OffsetAndMetadata(7, 3, "m")
 
 
 def test_without_an_interval_another_assignment_commits_the_positions_of_the_one_before():

@@ -14,7 +14,7 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.runtime import DirectLog, response_of
 from coterie.consumer_groups import DescribedConsumerGroup, described_group
-from coterie.coordinator.config import CLASSIC_ONLY
+from coterie.coordinator.config import CLASSIC_ONLY, KEEPING_TOPIC_IDS
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.operations import NUMBER
@@ -30,8 +30,6 @@ GroupView = GroupSnapshot | DescribedConsumerGroup
 Answered = Callable[[Any], None]
 RowAnswered = Callable[[int, Any], None]  # error code, the core's payload
 _NAMES = {number: name for name, number in NUMBER.items()}
-
-_KEEPING_TOPIC_IDS = ("4.3", "4.3.1", "4.4")
 
 
 class Groups:
@@ -72,7 +70,7 @@ class Groups:
         topics.on_delete.append(self._topics_deleted)
         behaviour = self.config["coterie.behaviour"]
         self.replays = behaviour not in CLASSIC_ONLY
-        self.keeps_topic_ids = behaviour in _KEEPING_TOPIC_IDS
+        self.keeps_topic_ids = behaviour in KEEPING_TOPIC_IDS
         self._image = GroupImage(context, topics) if self.replays else None
 
     # As part of a clock

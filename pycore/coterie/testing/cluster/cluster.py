@@ -8,7 +8,8 @@ from typing import Any
 from coterie._core.coordinator.runtime import response_of
 from coterie._core.testing.clients import ClientRequest
 from coterie.arguments import LATEST_MS, called, function, milliseconds, sequence, text, within
-from coterie.coordinator.config import CLASSIC_ONLY
+from coterie.coordinator.config import CLASSIC_ONLY, KEEPING_TOPIC_IDS
+from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, shown
@@ -21,7 +22,7 @@ from coterie.testing.cluster.network import Network
 from coterie.testing.cluster.topics import Topic
 from coterie.testing.cluster.transactions import Transactions
 from coterie.testing.member import partition_counts
-from coterie.values import Error
+from coterie.values import Error, OffsetAndMetadata
 
 __all__ = ["Cluster"]
 
@@ -108,6 +109,7 @@ class Cluster:
         self._beat: Callable[..., Error] = getattr(self.coordinator, "beat", self._beat_recorded)
         behaviour = self.coordinator.config["coterie.behaviour"]
         self._has_consumer_groups = behaviour not in CLASSIC_ONLY
+        self._keeps_topic_ids = behaviour in KEEPING_TOPIC_IDS
         self._topics: dict[str, Topic] = {}
         for name, partitions in counts.items():
             self._topics[name] = Topic(name, partitions, now_ms, interval_ms)
@@ -259,6 +261,19 @@ class Cluster:
 
     # Requests of clients
 
+    def _with_topic_ids(self, offsets: Mapping[Any, Any]) -> list[dict[str, Any]]:
+        """Return the offsets of a commit with the ids of the topics, as a broker adds them."""
+        rows = []
+        for (topic, partition), entry in offsets.items():
+            row = {"topic": topic, "partition": partition, "offset": entry}
+            if isinstance(entry, OffsetAndMetadata):
+                row |= {"offset": entry.offset, "leader_epoch": entry.leader_epoch}
+                row["metadata"] = entry.metadata
+            if topic in self._topics:
+                row["topic_id"] = derived_topic_id(topic)
+            rows.append(row)
+        return rows
+
     def _handle(self, request: ClientRequest) -> None:
         """Carry out a request that has arrived."""
         local = _LOCAL.get(request.op)
@@ -276,7 +291,10 @@ class Cluster:
                 request.connection.answer(request, self._refusal(request, error))
                 return
         self._advance(self.schedule.now_ms)
-        result = getattr(self.coordinator, request.op)(*request.values, **request.fields)
+        values = request.values
+        if self._keeps_topic_ids and request.op in _COMMITS:
+            values = (values[0], self._with_topic_ids(values[1]))
+        result = getattr(self.coordinator, request.op)(*values, **request.fields)
         if isinstance(result, Pending):
             if result.status == "waiting":
                 self._awaiting[result.id] = request

@@ -70,7 +70,7 @@ class CountedCoordinator(GroupCoordinator):
 
         Return the response, or what the library's coordinator returns if it is not the only output.
         """
-        if {*map(type, offsets.values())} != _PLAIN:
+        if type(offsets) is not dict or {*map(type, offsets.values())} != _PLAIN:
             return super().offset_commit(
                 *(group_id, offsets),
                 generation_id=generation_id,
