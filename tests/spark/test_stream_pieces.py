@@ -204,7 +204,7 @@ def test_a_piece_that_cannot_be_read_is_an_error_unless_its_file_was_renamed(tmp
     pieces = LogPositions([tmp_path]).pieces({}, {"0": 1})
     broker.active.rename(broker.folder / f"{0:020}.log.swap")
     (broker.folder / f"{0:020}.log").mkdir()
-    with pytest.raises(LogError, match="Is a directory"):
+    with pytest.raises(LogError, match="not a regular file"):
         read([tmp_path], pieces)
     (broker.folder / f"{0:020}.log").rmdir()
     with pytest.raises(LogError, match=r"no segment \(.log\) in its __consumer_offsets-N folders"):
