@@ -58,7 +58,7 @@ def targets_of(coordinator, numbers):
     }
 
 
-@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2"])
+@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2", "4.4"])
 @pytest.mark.parametrize(
     ("first", "second", "alike"),
     [("", "", True), ("x", "", False), ("", "x", False), ("x", "y", False), ("x", "x", False)],

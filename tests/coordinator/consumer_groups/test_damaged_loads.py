@@ -121,7 +121,7 @@ def test_a_view_of_a_log_refuses_none_of_these(tombstones):
     assert group.target_assignment_epoch == (0 if TARGET_EPOCH in removed else 4)
 
 
-@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2"])
+@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2", "4.4"])
 @pytest.mark.parametrize(("first", "second"), [(4, 3), (4, 4), (4, 5)])
 def test_a_partition_of_two_members_fails_the_load_but_for_a_later_epoch(behaviour, first, second):
     """ConsumerGroup.addPartitionEpochs; since 4.1.2 a later epoch takes a partition over."""

@@ -77,7 +77,7 @@ def test_a_trace_gives_the_same_bytes_played_again_and_in_another_process(name, 
     assert once == again == other.stdout.splitlines()
 
 
-@pytest.mark.parametrize("name", NAMES[::5])
+@pytest.mark.parametrize("name", NAMES[::5] + golden.names_in("scenarios-4.4")[::5])
 def test_every_record_is_of_the_bytes_that_the_table_of_messages_gives(name):
     for event in GroupCoordinator().play(load_trace(golden.trace(name))).events():
         if type(event).__name__ != "Append":
@@ -95,7 +95,10 @@ def without_restarts(name):
                    for op in ("append_raw", "hold_commits", "fail_append", "failover"))  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("sc") and without_restarts(n)])
+SCENARIOS = [*golden.names_in("scenarios"), *golden.names_in("scenarios-4.4")]
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if without_restarts(name)])
 def test_a_restart_at_any_step_loses_nothing_of_a_consumer_group(name):
     header, *events = map(json.loads, golden.trace(name))
     groups = sorted({e["group_id"] for e in events if e.get("group_id")})

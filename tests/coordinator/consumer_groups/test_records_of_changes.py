@@ -41,7 +41,7 @@ def hash_of_readers_of(names, behaviour):
     return hash_of(coordinator)
 
 
-@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2"])
+@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2", "4.4"])
 @pytest.mark.parametrize("others", [[], ["t"], ["u"], ["v"], ["t", "v"], ["u", "t"]])
 @pytest.mark.parametrize("now", [["u"], ["t"], ["t", "u"], ["v"]])
 def test_the_metadata_hash_is_of_what_is_read_after_names_and_expression_have_changed(
