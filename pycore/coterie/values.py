@@ -34,7 +34,6 @@ __all__ = [
     "SyncGroupResponse",
     "TxnOffsetCommitResponse",
     "TypedGroupOverview",
-    "encode_topic_id",
 ]
 
 

@@ -232,6 +232,7 @@ CORE_UNREADY = {  # Python cannot make a subscriber with an id
     *UNREADY, "range_order", "subscriber_order",
 }  # fmt: skip
 GOOD = {  # parameter, perhaps with its function and class -> a value, or what makes one
+    "IdentifiedPartitionError.topic_id": "A" * 22,
     "TypedGroupOverview.type": "consumer", "play.broker": 5, "play.client": AnApplication,
     "group_id": "g", "member_id": "m", "group_instance_id": "i", "old_member_id": "m",
     "new_member_id": "n", "client_id": "c", "client_host": "/h", "protocol_type": "consumer",
@@ -453,7 +454,8 @@ CORE_GOOD = {
     "parse_record.key": RAW_KEY, "parse_record.value": RAW_VALUE,
     "key_order.key": ("t", 0), "record": member_tombstone, "order_of.topic": a_topic_id,
     "topic_order.topic": a_topic_id,
-    "by_topic": lambda: {a_topic_id(): [0]}, "image": lambda: MetadataImage(), "regex": "t.*",
+    "with_epochs": True,
+    "by_topic": lambda: {a_topic_id(): {0: 1}}, "image": lambda: MetadataImage(), "regex": "t.*",
     "regexes": ["t.*"],
     "range_order.member": Subscriber, "subscriber": Subscriber, "brokers": (), "deleted": (),
     "config": {},
