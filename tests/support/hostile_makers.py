@@ -422,6 +422,7 @@ CORE_GOOD = {
     "answer_quick.data": len(BEAT_FRAME).to_bytes(4, "big") + BEAT_FRAME,
     "answer_quick.coordinator": a_core, "answer_quick.position": 0, "answer_quick.topics": {},
     "text": "g", "what": "x", "codec": 1, "decompress.data": compress(1, b"x"),
+    "decode_share_key.key": b"\0\0\0\1g" + bytes(16) + b"\0\0\0\7",
     "decode_utf8.data": b"\xff", "header": {}, "at_ms": 5, "line": 1, "instance": None,
     "details": JOIN, "op": 1, "call.member_id": "", "settings": coordinator_config(None),
     "batches": [], "batch": ROWS[0], "error": 0, "complete.base_offset": -1,
