@@ -224,7 +224,7 @@ test-lowest: dev
 	@tools/test_lowest $(PYTHON) $(PYTEST)
 
 # ---- the chart library of pages, as the npm packages of these names and digests have it --------
-VENDOR := pycore/coterie/pages/assets/vendor
+VENDOR := pycore/coterie/report/assets/vendor
 chart-library:
 	@home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; vendor=$(CURDIR)/$(VENDOR); cd $$home; \
 	    sed -E 's/.* (.*)-(.*)\.tgz/\1@\2/' $$vendor/packages.sha256 | xargs npm pack --silent; \

@@ -23,8 +23,8 @@ import time
 from pathlib import Path
 
 from coterie import wire
-from coterie.cluster.client_config import DEFAULTS, ClientConfig
-from coterie.cluster.cluster import Cluster, addresses_of
+from coterie.live.client_config import DEFAULTS, ClientConfig
+from coterie.live.cluster import Cluster, addresses_of
 from coterie.messages import encode_batch, encode_key, encode_value
 
 TOPIC, GROUP, PARTITIONS, IN_FLIGHT, MB = "copied", "payments", 500, 50, 1_000_000

@@ -62,9 +62,9 @@ def offsets(size):
 
 def keys(size):
     """The wide log, folded; the bytes of the log are gone by then."""
-    from coterie.replay.engine import Silent
-    from coterie.replay.local import scan_state
+    from coterie.state.local_replay import scan_state
     from coterie.state.partial import ScanOptions
+    from coterie.state.replay_engine import Silent
     from support.golden_data import wide
 
     return scan_state((str(wide()),), ScanOptions(), Silent()) if size > 64 else None

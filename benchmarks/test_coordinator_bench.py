@@ -23,7 +23,7 @@ import pytest
 import kafka_peer
 import small_groups
 from coterie import Error, GroupCoordinator, load_trace
-from coterie.operations import NUMBER
+from coterie.base.operations import NUMBER
 from support.golden_data import SHARED
 
 HEAVY = SHARED / "golden" / "traces" / "heavy"

@@ -11,7 +11,7 @@ import pytest
 from coterie import PartialState, ScanOptions
 from coterie._core.fold.fold import offset_columns
 from coterie.log.folders import find_segments
-from coterie.replay.parallel_scan import cores, fold_log
+from coterie.state.parallel_scan import cores, fold_log
 from support import golden_data
 
 FULL_BYTES = 1_000_000_000  # about 12.7 million records

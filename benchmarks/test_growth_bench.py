@@ -12,9 +12,9 @@ import pytest
 import growth_trace
 import kafka_peer
 from coterie import GroupCoordinator, load_trace
-from coterie.replay.engine import Silent
-from coterie.replay.local import scan_state
+from coterie.state.local_replay import scan_state
 from coterie.state.partial import ScanOptions
+from coterie.state.replay_engine import Silent
 
 MEMBERS = {"smoke": [10], "short": [1000], "full": [10, 100, 1000, 10_000, 100_000]}
 GROUPS = {"smoke": [1], "short": [100], "full": [1, 10, 100, 1000, 10_000, 100_000]}

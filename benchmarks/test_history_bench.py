@@ -7,10 +7,10 @@ write the same tables, and the last commits of the history must be those tables'
 import pytest
 
 from coterie.log.folders import find_segments
-from coterie.replay import parallel_scan
-from coterie.replay.engine import ReplayRequest, Silent
-from coterie.replay.local import replay
+from coterie.state import parallel_scan
+from coterie.state.local_replay import replay
 from coterie.state.partial import ScanOptions
+from coterie.state.replay_engine import ReplayRequest, Silent
 from support import golden_data
 
 pa = pytest.importorskip("pyarrow")

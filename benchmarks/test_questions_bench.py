@@ -31,8 +31,8 @@ ROUNDS = {"smoke": 1, "short": 3, "full": 3}
 GROUPS = {"smoke": "grp-mix-range", "short": "group-000777", "full": "group-000777"}
 FOLD = """
 import sys
-from coterie.replay.engine import Silent
-from coterie.replay.local import scan_state
+from coterie.state.replay_engine import Silent
+from coterie.state.local_replay import scan_state
 from coterie.state.partial import ScanOptions
 scan_state((sys.argv[1],), ScanOptions(), Silent())
 """

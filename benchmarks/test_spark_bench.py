@@ -17,7 +17,7 @@ import pytest
 
 from coterie import PartialState, ScanOptions
 from coterie.log.folders import find_segments
-from coterie.replay.parallel_scan import fold_log, resting_collector
+from coterie.state.parallel_scan import fold_log, resting_collector
 from coterie.state.tables import fold_tables
 from support import golden_data
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import make_big_log
 from coterie import PartialState, ScanOptions
 from coterie.log.folders import Listing, find_segments
-from coterie.replay.parallel_scan import fold_log
+from coterie.state.parallel_scan import fold_log
 
 GOLDEN = Path(__file__).parents[2] / "shared/golden/logs"
 Took = tuple[float, float]

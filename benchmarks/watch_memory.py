@@ -19,10 +19,10 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from coterie import heap
+from coterie.base import malloc_trim as heap
+from coterie.live.watcher import Watcher
+from coterie.live.web import Web, trimming
 from coterie.log.folders import find_segments
-from coterie.watch.watcher import Watcher
-from coterie.watch.web import Web, trimming
 from make_steady_log import SEGMENT_BYTES, rounds
 
 GROUPS, PARTITIONS = 1_000, 10

@@ -14,12 +14,12 @@ from coterie import (
     OffsetMap,
     TimerWheel,
     aio,
-    arguments,
     expired,
     load_trace,
     select_protocol,
     select_protocols,
 )
+from coterie.base import arguments
 from coterie.coordinator.sessions import session_expirations
 from coterie.testing import Member, assignment, subscription
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase
 
 from coterie import run_trace
-from coterie.operations import OPERATIONS
+from coterie.base.operations import OPERATIONS
 from support import golden_data
 from support.commandline import coterie
 from support.doc_pages import DOCS, blocks
@@ -173,4 +173,4 @@ def test_a_stop_of_the_architecture_page_begins_with_a_whole_path(file):
 
 def test_every_stop_of_the_architecture_page_is_looked_at():
     assert len(STOPS) == len(re.findall(r"^\| \d+\w? \|", ARCHITECTURE, re.M)) > 25
-    assert {file for file, _ in NAMED} >= {*STOPS, "replay/parallel_scan.py", "runtime.pyx"}
+    assert {file for file, _ in NAMED} >= {*STOPS, "state/parallel_scan.py", "runtime.pyx"}

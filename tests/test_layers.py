@@ -19,8 +19,8 @@ MAY_IMPORT = {  # package -> prefixes of this project it may touch
         "coterie.errors",
         "coterie.values",
         "coterie.events",
-        "coterie.operations",
-        "coterie.schemas",
+        "coterie.base.operations",
+        "coterie.base.schemas",
     },
     "pycore/coterie": {"coterie"},
     "spark_udfs/coterie_spark": {"coterie", "coterie_spark"},
@@ -40,9 +40,9 @@ ALLOWED = {  # where a module does what its package else does not
     "pycore/coterie/server/net/accepting.py": {"socket"},  # what clients connect to
     "pycore/coterie/server/net/sender.py": {"socket"},  # what large responses are written to
     # The one place that knows the library, and the words for its errors; look-ups of hosts.
-    "pycore/coterie/cluster/connections.py": {"aiokafka", "socket"},
-    "pycore/coterie/cluster/connection_failures.py": {"aiokafka", "socket"},
-    "pycore/coterie/cluster/security.py": {"aiokafka"},  # its base class of providers of tokens
+    "pycore/coterie/live/connections.py": {"aiokafka", "socket"},
+    "pycore/coterie/live/connection_failures.py": {"aiokafka", "socket"},
+    "pycore/coterie/live/security.py": {"aiokafka"},  # its base class of providers of tokens
 }
 LAZY = {  # package -> outside modules that only a function may import, be they optional or slow
     "pycore/coterie": {"pyarrow", "jinja2", "markupsafe", "rich"},
@@ -80,45 +80,43 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     "testing": {"", "structures"},
 }
 FACES = {"__init__", "__main__", "messages", "aio", "pytest_plugin"}
-LOG_TO_TABLES = {"ground", "log", "state"}
 BELOW = {  # room of the library -> rooms that it may use besides itself and the core
-    "ground": set(),
-    "log": {"ground"},
-    "state": {"ground", "log"},
-    "replay": LOG_TO_TABLES,
-    "views": LOG_TO_TABLES | {"replay"},
-    "wire": {"ground"},
-    "cluster": {"ground", "log", "wire"},
-    "insight": LOG_TO_TABLES | {"replay", "wire"},
-    "pages": {"ground"},
-    "report": LOG_TO_TABLES | {"replay", "views", "insight", "pages"},
-    "coordinator": {"ground", "log"},
-    "traces": {"ground", "log", "coordinator", "wire"},
-    "server": {"ground", "log", "coordinator", "wire", "traces"},
-    "watch": LOG_TO_TABLES | {"replay", "insight", "report", "server"},
-    "testing": {"ground", "log", "coordinator"},
-    "designs": {"ground", "log", "coordinator", "testing", "pages"},
-    "histories": {"ground", "coordinator", "testing", "designs", "traces", "pages"},
-    "faces": {"ground", "log", "state", "coordinator", "traces", "server"}
-    | {"histories", "testing"},
-    "cli": LOG_TO_TABLES
-    | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}
-    | {"designs", "watch", "cluster"},
+    "base": set(),
+    "log": {"base"},
+    "state": {"base", "log"},
+    "wire": {"base"},
+    "insight": {"base", "log", "state", "wire"},
+    "report": {"base", "log", "state", "insight"},
+    "coordinator": {"base", "log", "wire"},
+    "server": {"base", "log", "coordinator", "wire"},
+    "live": {"base", "log", "state", "wire", "insight", "report", "server"},
+    "testing": {"base", "log", "coordinator"},
+    "designs": {"base", "log", "coordinator", "testing", "report"},
+    "histories": {"base", "coordinator", "testing", "designs", "report"},
+    "faces": {"base", "log", "state", "coordinator", "server", "histories", "testing"},
+    "cli": {"base", "log", "state", "wire", "insight", "report", "coordinator", "server"}
+    | {"live", "designs", "faces"},
 }
 SHELVES = {  # room of the library -> its shelves, the lowest first; those of a row know each other
     room: {shelf: height for height, row in enumerate(rows) for shelf in row.split()}
     for room, rows in {
         "insight": [
-            *("render", "records", "groups", "offsets", "brokerlogs", "copies"),
-            *("questions", "asking", "answering"),
+            *(
+                "fields tables",
+                "records",
+                "groups",
+                "offsets",
+                "questions",
+                "question_engine",
+                "answering",
+            ),
         ],
         "server": [
             "broker_settings clock config config_sources ids listeners options releases "
-            "rate_limited_log unsent ending",
+            "rate_limited_log output_budget shutdown",
             *("context", "services", "cluster", "api", "net"),
-            *("group_waits", "stage", "topics_at_start"),
-            *("running", "admin", "serving server_thread"),
-            "broker",
+            *("group_waits", "history_adapter", "topics_at_start", "running"),
+            *("access control http http_messages metrics", "serving server_thread", "broker"),
         ],
     }.items()
 }
@@ -256,7 +254,7 @@ def library_room(name):
         return "faces"
     if (ROOT / "pycore/coterie" / parts[0]).is_dir():
         return None if parts[0] == "_core" else parts[0]
-    return "faces" if parts[0] in FACES else "ground"
+    return "faces" if parts[0] in FACES else "base"  # the values that all rooms and users share
 
 
 def test_every_room_of_the_library_is_known():

@@ -19,7 +19,7 @@ from coterie._core.codec.schema import (
     encode_key,
     encode_value,
 )
-from coterie.schemas import SECTIONS
+from coterie.base.schemas import SECTIONS
 
 STREAM_BYTES_MAX = 1 << 22
 STREAMS = [

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 from coterie import wire
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.fast_path.dispatch import answer_quick
+from coterie.base.schemas import SECTIONS
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import CoterieError
-from coterie.schemas import SECTIONS
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT.parent / "shared" / "golden" / "wire" / "frames" / "frames.jsonl.gz"

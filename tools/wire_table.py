@@ -17,9 +17,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-TABLE = Path(__file__).parents[1] / "pycore/coterie/schemas.txt"
+TABLE = Path(__file__).parents[1] / "pycore/coterie/base/schemas.txt"
 sys.path.insert(0, str(Path(__file__).parents[1] / "pycore"))
-from coterie.schemas import LAST, sections, versions_of  # noqa: E402
+from coterie.base.schemas import LAST, sections, versions_of  # noqa: E402
 
 REQUEST = ("request", "response")
 # Fields that a release renamed in all versions -> the name in the table, up to which version.

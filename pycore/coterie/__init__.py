@@ -45,10 +45,7 @@ if TYPE_CHECKING:
         merge as merge,
         scan as scan,
     )
-    from coterie.traces.trace import (
-        load_trace as load_trace,
-        run_trace as run_trace,
-    )
+    from coterie.coordinator.trace import load_trace as load_trace, run_trace as run_trace
     from coterie.values import (
         Batch as Batch,
         Error as Error,
@@ -68,7 +65,7 @@ _HOMES = {  # module -> its public names; the imports above repeat them for type
     "coordinator.pending": "Pending PendingAppend TraceOutput",
     "errors": "ArgumentError ConfigError CorruptData CoterieError LogError NotAnswered TraceError",
     "state.partial": "PartialState ScanOptions merge scan",
-    "traces.trace": "load_trace run_trace",
+    "coordinator.trace": "load_trace run_trace",
     "events": "Append Cause Response Transition Unanswered",
     "values": "Batch Error OffsetAndMetadata",
 }

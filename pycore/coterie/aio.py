@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from coterie.arguments import milliseconds
+from coterie.base.arguments import milliseconds
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, shown

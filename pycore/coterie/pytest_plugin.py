@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coterie import terminal
+from coterie.base import terminal
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.coordinator.recording import Recording
 from coterie.errors import CoterieError
-from coterie.traces.recording import Recording
 
 if TYPE_CHECKING:
     from coterie.server import Broker

@@ -2,7 +2,7 @@
 
 Names are Kafka's in snake_case; times are int milliseconds. Each response is followed by the
 function that makes it from an error and the core's payload, which is None for a request that failed
-as a whole. The table of operations (``coterie.operations``) names these functions.
+as a whole. The table of operations (``coterie.base.operations``) names these functions.
 """
 
 from __future__ import annotations
@@ -417,7 +417,6 @@ class OffsetFetchResponse:
     partitions: tuple[FetchedOffset, ...]
 
     def __getitem__(self, key: tuple[str, int]) -> FetchedOffset:
-        """Return the entry of a topic and partition."""
         for entry in self.partitions:
             if (entry.topic, entry.partition) == tuple(key):
                 return entry

@@ -46,7 +46,6 @@ def row_of(name: str, path: str | None, text: str | None, design: str) -> dict[s
 
 
 def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the scenarios that the rows name."""
     import pyarrow as pa
 
     text, fields = pa.string(), ("scenario", "design", "costs", "points", "error")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
 from coterie.insight.answering import each_group_once, needs_each_group_once, orders_in
-from coterie.insight.asking import (
+from coterie.insight.fields import arrow_schema, arrow_table
+from coterie.insight.question_engine import (
     PartitionAnswer,
     QuestionRequest,
     fields_of,
@@ -27,10 +28,9 @@ from coterie.insight.asking import (
 )
 from coterie.insight.questions import group_names, time_range
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log
-from coterie.replay.engine import Progress
 from coterie.state.pickling import pack, unpack
+from coterie.state.replay_engine import Progress
 from coterie.state.several_partitions import Orders, together
 from coterie_spark.replay_job import lines, parted, scanning
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
@@ -54,7 +54,6 @@ def question_frame(spark: SparkSession, request: QuestionRequest) -> DataFrame:
 
 
 def frame_schema(request: QuestionRequest) -> StructType:
-    """Return the columns of a question's DataFrame."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(spark_schema(arrow_schema(fields_of(find_question(request.question)))))
@@ -85,7 +84,6 @@ def frame_of_each_group_once(
 
 
 def orders_of(spark: SparkSession, request: QuestionRequest, listing: Listing) -> Orders:
-    """Return the groups in several partitions of a log."""
     if not needs_each_group_once(request, listing):
         return {}
     ask = partial(collected, spark)
@@ -151,7 +149,6 @@ def answers_of(rows: Iterable[Any]) -> Iterator[PartitionAnswer]:
 
 
 def log_of(spark: SparkSession, log: Log) -> Partitions:
-    """Return the segments of each partition of a log."""
     from coterie_spark.replay_job.driver import listing_of_paths
 
     listing = log if isinstance(log, Listing) else listing_of_paths(spark, list(log))

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.base.user_files import open_lines
+from coterie.coordinator.trace import run_trace
+from coterie.coordinator.trace_files import found_traces
 from coterie.errors import CoterieError
-from coterie.traces.files import found_traces
-from coterie.traces.trace import run_trace
-from coterie.user_files import open_lines
 from coterie_spark.replay_job.closures import a_row_a_task, shipped
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def trace_rows(name: str, path: str) -> Iterator[dict[str, Any]]:
 
 
 def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the traces that the rows name."""
     import pyarrow as pa
 
     types = {"number": pa.int64(), "at": pa.int64(), "id": pa.int64()}

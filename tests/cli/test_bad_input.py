@@ -147,9 +147,9 @@ def test_no_permission_to_read(what, name, log):
 
 
 def fails_as(child, *args, says):
-    modules = ["coterie.cli.replay", "coterie.replay.local", f"coterie.cli.{args[0]}"]
+    modules = ["coterie.cli.replay", "coterie.state.local_replay", f"coterie.cli.{args[0]}"]
     if args[0] != "verify":
-        modules += ["coterie.insight.asking", f"coterie.insight.questions.{args[0]}"]
+        modules += ["coterie.insight.question_engine", f"coterie.insight.questions.{args[0]}"]
     imports = f"import {', '.join(modules)}"
     code = f"{imports}\n{child.get('prepare', '')}\ncoterie.cli.main()"
     command = [sys.executable, "-c", code, *map(str, args)]

@@ -3,9 +3,9 @@
 import pytest
 
 from coterie.cli.explain import is_from, say_unmatched
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.server_log import LEFT, REFUSED
 from coterie.insight.questions.explain import COMMITS, SUMMARIES
+from coterie.insight.questions.server_log import LEFT, REFUSED
+from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
 from support.commandline import coterie_ok
 from support.log_writer import batch, commit
 from support.request_lines import line

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.atomic_file import OutputError, OverlapError
+from coterie.base.atomic_file import OutputError, OverlapError
+from coterie.base.times import format_time
 from coterie.cli import expire, fetch, growth, undo
 from coterie.cli.logs import trust_notes
-from coterie.cli.outfile import whole_file
-from coterie.cli.outfolder import whole_folder
+from coterie.cli.output_file import whole_file
+from coterie.cli.output_folder import whole_folder
 from coterie.insight.questions.undo import FIELDS, SAME
 from coterie.log.copy_state import CopyState
 from coterie.log.folders import Listing, Segment
-from coterie.times import format_time
 from support.commandline import coterie, coterie_ok, fails
 from support.log_writer import batch, commit, each, group_key, group_value
 

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
+from coterie.base.times import format_time
 from coterie.messages import partition_for
-from coterie.times import format_time
 from support.commandline import COTERIE, coterie, coterie_ok
 from support.log_writer import commit, each
 

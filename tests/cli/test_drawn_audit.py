@@ -2,9 +2,9 @@
 
 import pytest
 
+from coterie.base.times import format_time
 from coterie.cli import audit
 from coterie.insight.questions import audit as of_audit
-from coterie.times import format_time
 from support.commandline import coterie_ok
 from support.drawn import cells, of
 from support.log_writer import batch, commit

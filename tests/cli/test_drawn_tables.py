@@ -4,15 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.cli import compare, expire, explain, growth, lag, lagnotes, undo
-from coterie.insight.copies import comparison
+from coterie.base.times import format_time
+from coterie.cli import compare, expire, explain, growth, lag, undo
+from coterie.cli import lag_notes as lagnotes
 from coterie.insight.questions import expire as expiry
 from coterie.insight.questions import explain as of_explain
 from coterie.insight.questions import growth as of_growth
 from coterie.insight.questions import lag as of_lag
 from coterie.insight.questions import undo as of_undo
 from coterie.insight.questions.undo_notes import CREATED_AGAIN
-from coterie.times import format_time
+from coterie.insight.records import comparison
 from support.drawn import cells, of
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from coterie import user_files
+from coterie.base import user_files
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.net.tls import server_context
-from coterie.server.services.sasl.users import read_users
+from coterie.server.services.users import read_users
 from support import golden_data
 from support.commandline import coterie, coterie_process, fails
 from support.trace_data import header, join

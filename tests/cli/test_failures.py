@@ -5,7 +5,7 @@ import errno
 import click
 import pytest
 
-from coterie.atomic_file import OverlapError
+from coterie.base.atomic_file import OverlapError
 from coterie.cli.failures import Terminated, explain, explain_os, one_line
 from coterie.errors import CoterieError
 

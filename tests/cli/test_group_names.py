@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.cli.failures import Failed
-from coterie.cli.groupnames import chosen_groups
+from coterie.cli.group_names import chosen_groups
 from coterie.log.folders import find_segments
 from support.commandline import coterie, coterie_ok, fails
 from support.log_writer import commit, each

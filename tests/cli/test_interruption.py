@@ -17,8 +17,8 @@ import pytest
 
 from coterie import GroupCoordinator, OffsetAndMetadata, load_trace
 from coterie._core.coordinator.offsets import Trace
+from coterie.base.operations import NUMBER
 from coterie.coordinator.clock import SharedClock
-from coterie.operations import NUMBER
 from support.commandline import COTERIE, default_sigint, folder_of
 from support.coordinator.classic_group import join, stable
 from support.trace_data import header

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from coterie import atomic_file
-from coterie.cli.outfile import whole_file
-from coterie.cli.outfolder import put_in_place, whole_folder
+from coterie.base import atomic_file
+from coterie.cli.output_file import whole_file
+from coterie.cli.output_folder import put_in_place, whole_folder
 
 BEGIN = """
 import os, signal, sys
-from coterie.cli.outfile import whole_file
-from coterie.cli.outfolder import whole_folder
+from coterie.cli.output_file import whole_file
+from coterie.cli.output_folder import whole_folder
 kind, out = sys.argv[1:]
 with {"file": whole_file, "folder": whole_folder}[kind](out, overwrite=False) as part:
     if kind == "folder":

@@ -41,7 +41,7 @@ def test_the_engine_lists_a_log_and_answers_from_what_it_listed(tmp_path, monkey
         return answer(request, progress)
 
     monkeypatch.setattr("coterie.cli.logs.find_entry", lambda *entry: lister)
-    monkeypatch.setattr("coterie.cli.asking.find_asker", lambda name: asker)
+    monkeypatch.setattr("coterie.cli.question_command.find_asker", lambda name: asker)
     out = tmp_path / "rows.csv"
     options = ("--engine", "spark", "--master", "yarn", "--conf", "spark.a=b", "--format", "csv")
     coterie_ok("growth", URL, *options, "-o", out)

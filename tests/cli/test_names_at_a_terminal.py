@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coterie.cli.failures import status_of
-from coterie.cluster.errors import ClusterError
+from coterie.live.cluster_errors import ClusterError
 from support.commandline import coterie
 from support.insight.lives import commit, life, member, written
 from support.terminal import at_terminal, plain

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import click
 import pytest
 
+from coterie.base.times import format_time
 from coterie.cli import newest
 from coterie.cli.failures import Failed
 from coterie.log.copy_state import CopyState, write_copy_state
 from coterie.log.folders import find_segments
-from coterie.replay.engine import HERE
-from coterie.times import format_time
+from coterie.state.replay_engine import HERE
 from support.commandline import coterie_ok, fails
 from support.log_writer import batch, commit
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.times import format_time
+from coterie.base.times import format_time
 from support.commandline import coterie_ok
 from support.log_writer import commit, each
 

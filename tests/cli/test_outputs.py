@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from coterie.atomic_file import OutputError, atomic_write
+from coterie.base.atomic_file import OutputError, atomic_write
 from support import golden_data
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.request_lines import member_beats

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from coterie._core.fold.fold_state import Fault
+from coterie.base.times import format_time
 from coterie.cli.replay import size, summary_lines
-from coterie.replay.engine import Summary
-from coterie.times import format_time
+from coterie.state.replay_engine import Summary
 from support.commandline import coterie_ok
 from support.golden_data import log
 

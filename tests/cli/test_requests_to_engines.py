@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.insight.answering import answer
-from coterie.replay.engine import Summary
+from coterie.state.replay_engine import Summary
 from support.commandline import coterie_ok
 from support.log_writer import commit, each
 
@@ -47,7 +47,7 @@ def test_a_question_has_its_span_of_time_and_the_options_of_spark(log, monkeypat
         return answer(request, progress)  # by this process, which needs neither master nor settings
 
     names = {"spark": asker}
-    monkeypatch.setattr("coterie.cli.asking.find_asker", names.__getitem__)
+    monkeypatch.setattr("coterie.cli.question_command.find_asker", names.__getitem__)
     span = ("--since", 3, "--until", 7, "--now", 9)
     coterie_ok("expire", log, *span, *ON_SPARK, "--group", "g")
     (request,) = requests

@@ -13,7 +13,7 @@ import pytest
 import coterie
 from coterie.cli import COMMANDS, Commands
 from coterie.errors import CoterieError
-from coterie.replay.engine import ENGINES, OWN, find_engine
+from coterie.state.replay_engine import ENGINES, OWN, find_engine
 from support.golden_data import LOGS
 
 CLI = Path(coterie.__file__).parent / "cli"

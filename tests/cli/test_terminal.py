@@ -6,9 +6,9 @@ import shlex
 import click
 import pytest
 
+from coterie.base.terminal import columns_of
 from coterie.cli import COMMANDS
 from coterie.cli import coterie as command_line
-from coterie.terminal import columns_of
 from support import golden_data
 from support.commandline import ENVIRONMENT, coterie, coterie_ok
 from support.insight.lives import commit, life, member, written

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from coterie.cli.trace import factors, run_one, unreadable
-from coterie.traces.shown_settings import Shown
+from coterie.coordinator.shown_settings import Shown
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.consumer_groups import golden
 from support.golden_data import GOLDEN
@@ -105,7 +105,7 @@ def test_a_fault_of_coterie_in_a_trace_is_one_line(traces, monkeypatch, capsys):
     def run(lines, settings):
         raise TypeError("no group")
 
-    monkeypatch.setattr("coterie.traces.trace.run_trace", run)
+    monkeypatch.setattr("coterie.coordinator.trace.run_trace", run)
     path = next((traces / "in").rglob("*.trace.jsonl"))
     assert not run_one(path, traces / "out.jsonl", {}, overwrite=False, inputs=())
     assert capsys.readouterr().err == (
@@ -414,7 +414,7 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
             shown=shown, wrong=1,
         )  # fmt: skip
 
-    monkeypatch.setattr("coterie.traces.requestlog.import_request_log", imported)
+    monkeypatch.setattr("coterie.coordinator.requestlog.import_request_log", imported)
     log = tmp_path / "busy.log.gz"
     log.write_bytes(gzip.compress(b"one line\n"))
     out = tmp_path / "out"

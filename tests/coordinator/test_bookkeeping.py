@@ -16,8 +16,8 @@ from coterie import (
     run_trace,
 )
 from coterie.coordinator.batches import read_log
+from coterie.coordinator.recording import Recording
 from coterie.messages import LogReader
-from coterie.traces.recording import Recording
 from support.coordinator.caller_log import Log
 from support.coordinator.classic_group import join, stable
 from support.log_writer import batch, commit_key, commit_value

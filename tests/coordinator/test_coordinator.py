@@ -19,9 +19,9 @@ from coterie import (
     Unanswered,
 )
 from coterie._core.coordinator.coordinator import Coordinator
+from coterie.base.operations import NUMBER
 from coterie.coordinator.config import coordinator_config
 from coterie.messages import decode_key, decode_value
-from coterie.operations import NUMBER
 from support.coordinator.classic_group import join, stable
 
 

@@ -6,10 +6,10 @@ The sizes of numbers are those of Kafka's protocol (JoinGroupRequest.json and th
 import pytest
 
 from coterie import ArgumentError, Error, GroupCoordinator, OffsetAndMetadata
+from coterie.base.operations import ABSENT, OPERATIONS
 from coterie.coordinator import fields
 from coterie.coordinator.fields import MemberOf
 from coterie.coordinator.requests import OPS, compile_request, compile_values
-from coterie.operations import ABSENT, OPERATIONS
 
 BITS = {
     "generation_id": 32, "session_timeout_ms": 32, "rebalance_timeout_ms": 32, "producer_id": 64,

@@ -10,11 +10,11 @@ import pytest
 import coterie.consumer_groups
 import coterie.values
 from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace, run_trace
+from coterie.base.operations import ABSENT, ALONE, DETAILS, NUMBER, OPERATIONS, REQUESTS
 from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
 from coterie.coordinator.requests import OPS, compile_request, compile_values, show_request
 from coterie.events import Cause
-from coterie.operations import ABSENT, ALONE, DETAILS, NUMBER, OPERATIONS, REQUESTS
 
 CORE = Path(__file__).parents[2] / "src/coterie/_core/coordinator"
 

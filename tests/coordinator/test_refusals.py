@@ -13,7 +13,7 @@ from coterie import (
     OffsetAndMetadata,
     load_trace,
 )  # fmt: skip
-from coterie.traces.recording import Recording
+from coterie.coordinator.recording import Recording
 from support.coordinator.classic_group import RANGE, join, stable
 
 LONG = "c" * 40_000

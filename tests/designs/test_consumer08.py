@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.designs.consumer08.assignment import java_hash, range_share, round_robin_share
-from coterie.designs.consumer08.registration import (
+from coterie.designs.consumer08_cluster import GroupViews, java_hash, range_share, round_robin_share
+from coterie.designs.consumer08_registration import (
     BLACK,
     WHITE,
     Subscription,
@@ -16,7 +16,6 @@ from coterie.designs.consumer08.registration import (
     parse,
     static,
 )
-from coterie.designs.consumer08.views import GroupViews
 from support.designs.scenes08 import owned, played, produce, settle, start, topic
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coterie import ArgumentError
-from coterie.designs.consumer08.config import KNOWN, ConsumerConfig, consumer_config
+from coterie.designs.consumer08_cluster import KNOWN, ConsumerConfig, consumer_config
 
 KAFKA = {  # kafka.consumer.ConsumerConfig and kafka.utils.ZKConfig of 0.8.2.2
     "zookeeper.session.timeout.ms": 6000,

@@ -2,11 +2,18 @@
 
 import pytest
 
+from coterie.base.schedule import Gate, Schedule, Task, TooManySteps
 from coterie.designs import Times
-from coterie.designs.consumer08.brokers import OFFSETS_TOPIC, Brokers
-from coterie.designs.consumer08.config import consumer_config
-from coterie.designs.consumer08.fetching import Fetchers, Owned
-from coterie.designs.consumer08.registration import (
+from coterie.designs.consumer08 import Fetchers, Owned
+from coterie.designs.consumer08_cluster import (
+    OFFSETS_TOPIC,
+    Brokers,
+    ZkClient,
+    consumer_config,
+    thread_ids,
+    topic_data,
+)
+from coterie.designs.consumer08_registration import (
     WHITE,
     Unreadable,
     by_filter,
@@ -14,10 +21,7 @@ from coterie.designs.consumer08.registration import (
     parse,
     static,
 )
-from coterie.designs.consumer08.views import thread_ids, topic_data
-from coterie.designs.consumer08.zkclient import ZkClient
 from coterie.designs.zookeeper import ZooKeeper
-from coterie.schedule import Gate, Schedule, Task, TooManySteps
 
 
 def cluster(*replicas, brokers=(0, 1, 2), deletes=True):

@@ -7,7 +7,7 @@ Each states what ``ZookeeperConsumerConnector``, ``TopicCount``, ``ZkUtils``, ``
 import pytest
 
 from coterie.designs import Times
-from coterie.designs.consumer08.registration import Unreadable, parse
+from coterie.designs.consumer08_registration import Unreadable, parse
 from support.designs.scenes08 import node, owned, played, produce, settle, since, start, topic
 
 IDS = "/consumers/group1/ids"

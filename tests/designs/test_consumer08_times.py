@@ -6,7 +6,7 @@ import pytest
 
 from coterie import ArgumentError
 from coterie.designs import Times, read_scenario
-from coterie.designs.consumer08.simulation import ZooKeeperSimulation
+from coterie.designs.consumer08_simulation import ZooKeeperSimulation
 from support.designs.scenes08 import node, owned, played, produce, settle, since, start, topic
 
 TIMES = Times(delivery_ms=21, claim_ms=40, start_gap_ms=7, watch_ms=33, reconnect_ms=430)

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from coterie.designs.coordinator09 import BOUNDARIES, POINTS
+from coterie.designs.coordinator09 import BOUNDARIES
+from coterie.designs.coordinator09_simulation import POINTS
 from support.designs.coordinator09_cases import TRIGGERS, Deaths, check, settle, settled, trigger
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from coterie.designs import DESIGNS, coordinator09, read_scenario, run, today
-from coterie.designs.coordinator09.play import Player
+from coterie.designs import DESIGNS, coordinator09_simulation, read_scenario, run, today
+from coterie.designs.coordinator09_simulation import Player
 from coterie.designs.ops import MOMENTS
 from coterie.designs.shipped import path_of
 from support.designs.coordinator09_cases import check, settle, settled, trigger
@@ -128,7 +128,7 @@ def test_each_moment_of_a_scenario_is_its_point_of_failure(number):
     """
     scenario = shipped(number)
     assert [op.moment for op in scenario.ops if hasattr(op, "moment")] == [MOMENTS[number - 1]]
-    cluster = coordinator09.CoordinatorSimulation(scenario.config.brokers)
+    cluster = coordinator09_simulation.CoordinatorSimulation(scenario.config.brokers)
     Player(scenario, cluster, None).run()
     (dies,) = (i for i, one in enumerate(cluster.logged) if one.text == "dies")
     begun = max(i for i, one in enumerate(cluster.logged[:dies]) if one.text == "rebalance")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coterie.designs.coordinator09 import CoordinatorSettings, CoordinatorSimulation
+from coterie.designs.coordinator09 import CoordinatorSettings
+from coterie.designs.coordinator09_simulation import CoordinatorSimulation
 from support.designs.on_the_clock import requests_at
 from support.limited import limited
 

@@ -8,13 +8,13 @@ import pytest
 
 from coterie.designs import COSTS, DESIGNS, compare, read_scenario, run
 from coterie.designs.consumption import OffsetSet
-from coterie.designs.coordinator09.simulation import CoordinatorSimulation
-from coterie.designs.coordinator09.store import Store
+from coterie.designs.coordinator09 import Store
+from coterie.designs.coordinator09_simulation import CoordinatorSimulation
 from coterie.designs.costs import Accounts
 from coterie.designs.ledger import Ledger
 from coterie.designs.shipped import path_of
 from coterie.designs.timeline import Entry, Timeline
-from coterie.testing.cluster.coordinator import CountedCoordinator
+from coterie.testing.cluster_coordinator import CountedCoordinator
 
 SEEDS = range(60)
 QUIET = {"produce", "commit", "wait", "settle"}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from coterie.designs import COSTS, DESIGNS
-from coterie.designs.consumer08.config import KNOWN
+from coterie.designs.consumer08_cluster import KNOWN
 from coterie.designs.ops import MOMENTS, OPS
-from coterie.designs.simple08.checks import NEEDS
+from coterie.designs.simple08 import NEEDS
 from support.commandline import coterie_ok
 
 PAGE = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from coterie.designs import today as of_leaders
 from coterie.designs.consumer_protocol import ConsumerProtocolSimulation
 from coterie.designs.today import TodaySimulation
-from coterie.designs.today import leaders as of_leaders
 from support.designs.on_the_clock import requests_at
 from support.limited import limited
 

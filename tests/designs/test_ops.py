@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 
-from coterie.designs import DESIGNS, consumer_protocol, coordinator09, run, today
-from coterie.designs.coordinator09 import POINTS
-from coterie.designs.coordinator09.play import Player
+from coterie.designs import DESIGNS, consumer_protocol, coordinator09_simulation, run, today
+from coterie.designs.coordinator09_simulation import POINTS, Player
 from coterie.designs.ops import MOMENTS
 from support.designs.scenes08 import produce, settle, start, topic
 
@@ -23,7 +22,7 @@ def stopped(monkeypatch):
     """When brokers were stopped."""
     found = []
     clusters = (
-        coordinator09.CoordinatorSimulation,
+        coordinator09_simulation.CoordinatorSimulation,
         today.TodaySimulation,
         consumer_protocol.ConsumerProtocolSimulation,
     )

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
+from coterie.base.schedule import BULK, Schedule, TooManySteps
 from coterie.designs import DESIGNS, ScenarioError, bounds, read_scenario, run
 from coterie.designs.ledger import Ledger, Ledgers
 from coterie.errors import CoterieError
-from coterie.schedule import BULK, Schedule, TooManySteps
 from support.commandline import coterie
 from support.designs.odd_scenarios import odd_scenario
 

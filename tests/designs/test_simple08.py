@@ -6,7 +6,7 @@ import json
 import pytest
 
 from coterie.designs import ScenarioError, run, simple08
-from coterie.designs.simple08.reader import NoLeader
+from coterie.designs.simple08 import NoLeader
 from coterie.errors import ArgumentError, CoterieError
 from support.golden_data import SHARED
 

@@ -3,9 +3,7 @@
 import pytest
 
 from coterie.designs import simple08
-from coterie.designs.simple08.checks import HIGHEST_BROKER, broker_ids
-from coterie.designs.simple08.cluster import MOST_AT_ONCE
-from coterie.designs.simple08.requests import OffsetStore
+from coterie.designs.simple08 import HIGHEST_BROKER, MOST_AT_ONCE, OffsetStore, broker_ids
 from coterie.errors import ArgumentError
 from coterie.values import Error
 

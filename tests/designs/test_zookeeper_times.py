@@ -2,8 +2,8 @@
 
 import pytest
 
+from coterie.base.schedule import Task
 from coterie.designs.zookeeper import ZooKeeperError
-from coterie.schedule import Task
 from support.designs.zookeeper_clients import Client, nodes, service
 
 

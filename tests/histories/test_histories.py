@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 import coterie.histories
-from coterie import ArgumentError, ConfigError, CoterieError, GroupCoordinator, terminal
+from coterie import ArgumentError, ConfigError, CoterieError, GroupCoordinator
+from coterie.base import terminal
 from coterie.events import Response
 from coterie.histories import (
     EVENTS,

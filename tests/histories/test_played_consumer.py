@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from coterie import OffsetAndMetadata
+from coterie.base.schedule import Schedule
 from coterie.histories.client_thread import ClientThread, Handed
 from coterie.histories.played_consumer import PlayedConsumer
-from coterie.schedule import Schedule
 from coterie.testing import KafkaError, WakeupError
 from coterie.testing.process import Process
 from support.histories.played import FIRST, SECOND, Client, record

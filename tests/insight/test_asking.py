@@ -6,7 +6,7 @@ import io
 import pytest
 
 from coterie.cli.tables import show_tables
-from coterie.insight.render.tables import cell, cells, csv_lines, json_lines, table
+from coterie.insight.tables import cell, cells, csv_lines, json_lines, table
 from support.commandline import coterie_ok
 from support.golden_data import log
 

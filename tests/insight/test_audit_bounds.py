@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
-from coterie.insight.brokerlogs.server_log import JOINED, SEEN
 from coterie.insight.offsets.commit_findings import in_seconds
 from coterie.insight.offsets.divergence import Live
 from coterie.insight.offsets.loss_counts import LossCounts
 from coterie.insight.questions import audit, audit_groups
 from coterie.insight.questions.audit_loops import partitions_of
+from coterie.insight.questions.server_log import JOINED, SEEN
+from coterie.insight.questions.server_log_lines import REQUESTS, BrokerLogLine
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import (
     Client,

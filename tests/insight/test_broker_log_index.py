@@ -2,16 +2,10 @@
 
 import pytest
 
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.phrases import (
-    ASSIGNED,
-    EVICTED,
-    LEFT,
-    LOADED,
-    PREPARING,
-    REPLACED,
-)
-from coterie.insight.brokerlogs.server_log import (
+from coterie.base.times import format_time
+from coterie.insight.groups.causes import CAUSE
+from coterie.insight.questions import explain_text
+from coterie.insight.questions.server_log import (
     JOINED,
     REFUSED,
     SEEN,
@@ -19,9 +13,15 @@ from coterie.insight.brokerlogs.server_log import (
     read_request_log,
     read_server_log,
 )
-from coterie.insight.groups.causes import CAUSE
-from coterie.insight.questions import explain_text
-from coterie.times import format_time
+from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
+from coterie.insight.questions.server_log_phrases import (
+    ASSIGNED,
+    EVICTED,
+    LEFT,
+    LOADED,
+    PREPARING,
+    REPLACED,
+)
 from support.request_lines import line as logged
 
 T0 = 1_795_000_000_123

@@ -9,8 +9,8 @@ import tempfile
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coterie.insight.asking import rows_of
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.question_engine import rows_of
 from coterie.insight.questions import audit, expire, explain, lag, metrics, undo
 from coterie.insight.records.partition_view import read_partitions
 from support.insight.compacted_logs import FIRST_MS, GROUPS, TOPICS, folders, operations, written

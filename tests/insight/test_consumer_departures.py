@@ -10,9 +10,9 @@ import pytest
 
 from coterie import GroupCoordinator
 from coterie.insight.groups import departures
+from coterie.live.watcher import Watcher
 from coterie.log.folders import find_segments
 from coterie.testing import Member
-from coterie.watch.watcher import Watcher
 from support.commandline import coterie, coterie_ok
 from support.log_writer import batch
 from support.watch.watched import watched_totals

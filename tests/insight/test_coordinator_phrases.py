@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from coterie.insight.brokerlogs.phrases import PHRASES, server_lines
-from coterie.insight.brokerlogs.server_log import read_server_log
-from coterie.log_layouts import LogReader
-from coterie.user_files import open_lines
+from coterie.base.log_layouts import LogReader
+from coterie.base.user_files import open_lines
+from coterie.insight.questions.server_log import read_server_log
+from coterie.insight.questions.server_log_phrases import PHRASES, server_lines
 from support.golden_data import GOLDEN
 
 AT_MS = 1_795_894_831_780

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie._core.codec.batch import LogReader
-from coterie.insight.copies.comparison import compare, compare_partition
+from coterie.insight.records.comparison import compare, compare_partition
 from coterie.insight.records.cut import Cancellation
 from coterie.log.folders import find_segments
-from coterie.replay.engine import Silent
+from coterie.state.replay_engine import Silent
 from support import golden_data
 from support.commandline import coterie
 from support.insight.copies import (
@@ -331,8 +331,8 @@ def test_the_common_history_is_that_of_a_slow_model_and_never_shorter_than_the_t
     ]
     with pytest.MonkeyPatch.context() as patch:
         if data.draw(st.booleans(), label="few batches at a time"):
-            patch.setattr("coterie.insight.copies.common_prefix.COMPARED_BYTES", 1)
-            patch.setattr("coterie.insight.copies.tails.COMPARED_BYTES", 1)
+            patch.setattr("coterie.insight.records.common_prefix.COMPARED_BYTES", 1)
+            patch.setattr("coterie.insight.records.copy_tails.COMPARED_BYTES", 1)
         rows = compared(*paths)
     records = [records_in(batches, how["removed"]) for batches, how in written]
     ends = [rows[name]["end_offset"] for name in "ab"]
@@ -366,9 +366,9 @@ def test_a_comparison_that_is_left_reads_no_further(split):
 
 def test_threads_and_pieces_change_no_answer(split, monkeypatch):
     whole = compared(*split)
-    monkeypatch.setattr("coterie.insight.copies.common_prefix.COMPARED_BYTES", 100)
-    monkeypatch.setattr("coterie.insight.copies.tails.COMPARED_BYTES", 100)
-    monkeypatch.setattr("coterie.insight.copies.comparison.UNIT_BYTES_MIN", 1)
+    monkeypatch.setattr("coterie.insight.records.common_prefix.COMPARED_BYTES", 100)
+    monkeypatch.setattr("coterie.insight.records.copy_tails.COMPARED_BYTES", 100)
+    monkeypatch.setattr("coterie.insight.records.comparison.UNIT_BYTES_MIN", 1)
     assert compared(*split) == whole
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.insight.copies.comparison import FIELDS
+from coterie.insight.records.comparison import FIELDS
 from coterie.log.folders import find_segments
 from coterie.log.topic_id import topic_id_of
 from support.commandline import coterie

@@ -3,10 +3,10 @@
 import pytest
 
 from coterie._core.codec.batch import LogReader
-from coterie.insight.copies import comparison
-from coterie.insight.copies.comparison import compare
+from coterie.insight.records import comparison
+from coterie.insight.records.comparison import compare
 from coterie.log.folders import find_segments
-from coterie.replay.engine import Silent
+from coterie.state.replay_engine import Silent
 from support.insight.copies import compared, generation, history, write_copy
 
 
@@ -23,7 +23,7 @@ def test_the_record_at_which_the_shorter_copy_begins_is_compared(tmp_path):
 @pytest.mark.parametrize("piece_bytes", [1, 8 << 20])
 def test_batches_with_other_bounds_have_the_same_history(tmp_path, monkeypatch, piece_bytes):
     """A coordinator's batch of three records is a batch of two and one of one in the other copy."""
-    monkeypatch.setattr("coterie.insight.copies.common_prefix.COMPARED_BYTES", piece_bytes)
+    monkeypatch.setattr("coterie.insight.records.common_prefix.COMPARED_BYTES", piece_bytes)
     ((_, _, records),) = history(5, 1, 1, size=3)
     halves = [(5, 1, records[:2]), (7, 1, records[2:])]
     around = history(0, 1, 5), history(8, 1, 4)

@@ -5,10 +5,10 @@ Rules: GroupMetadata.removeExpiredOffsets, ClassicGroup.offsetExpirationConditio
 
 import pytest
 
+from coterie.base.times import MAX_MS
 from coterie.insight.questions import expire
 from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_value
-from coterie.times import MAX_MS
 from support.golden_data import log
 from support.insight.lives import commit, life, member, written
 from support.insight.models import question_rows

@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from coterie.insight.asking import rows_of
 from coterie.insight.groups import flapping
+from coterie.insight.question_engine import rows_of
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie, coterie_ok, fails

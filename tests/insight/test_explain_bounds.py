@@ -3,22 +3,21 @@
 import pytest
 
 from coterie._core.codec.schema import encode_key, encode_value
-from coterie.insight.brokerlogs import server_log
-from coterie.insight.brokerlogs.server_log import (
+from coterie.base.times import LogClock
+from coterie.insight.groups import causes, epochs, flapping, timeline
+from coterie.insight.groups.protocol_switches import row_in_words
+from coterie.insight.questions import explain, server_log
+from coterie.insight.questions.server_log import (
     JOINED,
     REQUESTS,
     SEEN,
     BrokerLogIndex,
     BrokerLogLine,
 )
-from coterie.insight.groups import causes, epochs, flapping, timeline
-from coterie.insight.groups.protocol_switches import row_in_words
-from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment, subscription
 from coterie.log.folders import find_segments
-from coterie.times import LogClock
 from support.insight import lives
 from support.insight.lives import life, written
 from support.insight.partition_parts import answer_in_parts

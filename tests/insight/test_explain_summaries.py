@@ -2,9 +2,9 @@
 
 import pytest
 
-from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.phrases import ASSIGNED, PREPARING
 from coterie.insight.questions import explain
+from coterie.insight.questions.server_log_lines import SERVER, BrokerLogLine
+from coterie.insight.questions.server_log_phrases import ASSIGNED, PREPARING
 from coterie.insight.records.partition_view import read_partitions
 from support.insight.lives import commit, life, member, written
 

@@ -8,10 +8,10 @@ import pytest
 from coterie.errors import LogError
 from coterie.insight.records import cut, threads
 from coterie.log.folders import find_segments, read_segment
-from coterie.replay import parallel_scan
 from coterie.report.gather import gather, look
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
+from coterie.state import parallel_scan
 from support.commandline import fails
 from support.golden_data import log
 from support.insight.every_question import all_questions, ends_at

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from coterie.times import format_time
+from coterie.base.times import format_time
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import incident, truth
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from coterie.times import format_time
+from coterie.base.times import format_time
 from support.commandline import coterie_ok
 from support.golden_data import incident, truth
 

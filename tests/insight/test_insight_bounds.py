@@ -2,15 +2,15 @@
 
 import pytest
 
-from coterie import prometheus
+from coterie.base import prometheus
+from coterie.base.times import MAX_MS
 from coterie.errors import CoterieError
+from coterie.insight import tables
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample, read_end_offsets
 from coterie.insight.questions import audit, expire, growth, metrics, time_range, undo
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import PartitionView, read_partitions
-from coterie.insight.render import tables
 from coterie.log.folders import find_segments
-from coterie.times import MAX_MS
 from support.insight.partition_parts import answer_in_parts
 from support.insight.record_columns import read_records
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker

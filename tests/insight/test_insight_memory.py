@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from coterie.insight.asking import find_question, rows_of
 from coterie.insight.offsets import at_times
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.question_engine import find_question, rows_of
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
 from support.log_writer import batch, commit

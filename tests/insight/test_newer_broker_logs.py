@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from coterie.insight.brokerlogs.server_log import read_server_log
+from coterie.base.times import LogClock, format_time
 from coterie.insight.questions import explain
-from coterie.times import LogClock, format_time
+from coterie.insight.questions.server_log import read_server_log
 from support.commandline import coterie_ok, fails
 from support.insight.incident import (
     FOLDER,

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from coterie.insight import answering
-from coterie.insight.asking import QuestionRequest
+from coterie.insight.question_engine import QuestionRequest
 from coterie.insight.questions import group_names
-from coterie.replay.engine import Silent
+from coterie.state.replay_engine import Silent
 from support import grown_topic
 from support.golden_data import incident, incidents
 from support.insight.every_question import all_questions, ends_at

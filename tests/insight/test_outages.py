@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from coterie._core.codec.batch import encode_batch
-from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.phrases import LOADED
 from coterie.insight.groups.causes import CAUSE
 from coterie.insight.groups.outages import (
     Outage,
@@ -22,6 +20,8 @@ from coterie.insight.groups.outages import (
     rejoin_bound_ms,
 )
 from coterie.insight.questions import explain
+from coterie.insight.questions.server_log_lines import SERVER, BrokerLogLine
+from coterie.insight.questions.server_log_phrases import LOADED
 from coterie.insight.records import log_reader
 from coterie.log.folders import find_segments
 from support.insight.partition_parts import answer_in_parts

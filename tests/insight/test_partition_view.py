@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from coterie.insight.answering import answer
-from coterie.insight.asking import QuestionRequest, missing_groups
 from coterie.insight.groups.members_at import members_at, owners_at
 from coterie.insight.groups.shared_group_ids import newer_subscribers
 from coterie.insight.groups.topic_names import topic_names
+from coterie.insight.question_engine import QuestionRequest, missing_groups
 from coterie.insight.questions import expire, metrics
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.group_replay import GroupReplay
@@ -19,8 +19,8 @@ from coterie.insight.records.record_columns import is_early
 from coterie.log.clock import Begin
 from coterie.log.folders import find_segments
 from coterie.messages import encode_key, encode_value
-from coterie.replay.engine import Silent
 from coterie.state.partial import Tracking
+from coterie.state.replay_engine import Silent
 from support.insight.lives import commit, life, member, written
 
 T0 = 1_795_000_000_123

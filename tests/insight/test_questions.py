@@ -26,7 +26,7 @@ QUESTIONS = [
 @pytest.mark.parametrize("case", [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())])
 def test_a_question_keeps_to_its_fields_whatever_the_log(case):
     pa = pytest.importorskip("pyarrow")
-    from coterie.insight.render.fields import arrow_table
+    from coterie.insight.fields import arrow_table
 
     for view in read_partitions([log(case)]):
         for question, parameters in QUESTIONS:

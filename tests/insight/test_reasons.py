@@ -2,8 +2,8 @@
 
 import pytest
 
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.questions.explain_removals import Reason, reason_of, set_reason
+from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
 
 REQUEST = BrokerLogLine(
     "g", "group_deleted", 7, REQUESTS, client_id="admin", client_host="/10.0.0.1", detail="User:a"

@@ -2,8 +2,10 @@
 
 import pytest
 
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.phrases import (
+from coterie.insight.questions.removal_lines import RemovalLines
+from coterie.insight.questions.server_log import read_request_log
+from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
+from coterie.insight.questions.server_log_phrases import (
     EXPIRED,
     GROUP_DELETED,
     OFFSETS_DELETED,
@@ -11,8 +13,6 @@ from coterie.insight.brokerlogs.phrases import (
     TOPIC_DELETED,
     server_lines,
 )
-from coterie.insight.brokerlogs.removal_lines import RemovalLines
-from coterie.insight.brokerlogs.server_log import read_request_log
 from support.request_lines import line as logged
 
 FROM_MS, UNTIL_MS = 100_000, 101_000  # the first and the last tombstone

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.offsets.key_removals import KeyRemoval, Place
 from coterie.insight.questions.explain_removals import (
     RemovalEvents,
@@ -12,6 +11,7 @@ from coterie.insight.questions.explain_removals import (
     compare_partitions,
     duration,
 )
+from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.messages import encode_value
 from support.insight.lives import member
 

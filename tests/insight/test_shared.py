@@ -9,7 +9,7 @@ from coterie.insight.groups import shared_group_ids
 from coterie.insight.groups.shared_group_ids import Subscriber
 from coterie.insight.questions import audit, explain
 from coterie.insight.records.partition_view import read_partitions
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 from support.commandline import coterie
 from support.golden_data import GOLDEN, cases, log
 from support.insight.lives import commit, life, member, written

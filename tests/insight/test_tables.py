@@ -13,9 +13,9 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from coterie.base.printable import printable
 from coterie.cli.tables import show_tables
-from coterie.insight.render.tables import NAME, NUMBERS, Block, Table
-from coterie.printable import printable
+from coterie.insight.tables import NAME, NUMBERS, Block, Table
 from support.terminal import plain
 
 UNBROKEN = 1_000_000

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.insight.answering import answer
-from coterie.insight.asking import QuestionRequest, find_question
+from coterie.insight.question_engine import QuestionRequest, find_question
 from coterie.insight.questions import expire, explain, group_names, growth, metrics
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
@@ -23,11 +23,11 @@ from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.cut import Cancellation, CutPartition
 from coterie.insight.records.partition_view import RecordFilter, read_partitions
 from coterie.log.folders import find_segments, read_segment
-from coterie.replay import parallel_scan
-from coterie.replay.engine import Silent
 from coterie.report.gather import gather, look
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
+from coterie.state import parallel_scan
+from coterie.state.replay_engine import Silent
 from support.examples import examples
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written

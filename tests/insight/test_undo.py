@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from coterie.insight.asking import fields_of
+from coterie.insight.question_engine import fields_of
 from coterie.insight.questions import undo
 from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie, coterie_ok, fails, folder_of
@@ -111,7 +111,7 @@ def test_as_json_it_has_the_rows_of_the_question():
 
 def test_as_parquet_each_field_has_its_type(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
-    schema = import_module("coterie.insight.render.fields").arrow_schema(fields_of(undo))
+    schema = import_module("coterie.insight.fields").arrow_schema(fields_of(undo))
     file = tmp_path / "undo.parquet"
     arguments = ("--all-groups", "--at", RESET_CLI, "--format", "parquet", "--out", file)
     coterie_ok("undo", log("basic"), *arguments)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from coterie.insight.brokerlogs.server_log import read_server_log
+from coterie.base.user_files import open_lines
 from coterie.insight.questions import explain
+from coterie.insight.questions.server_log import read_server_log
 from coterie.insight.records.partition_view import read_partitions
-from coterie.user_files import open_lines
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN
 from support.insight.broker_session import SERVER, made_log

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from coterie.base.times import format_time
 from coterie.cli import logs, undo, undo_warnings
-from coterie.replay.engine import SPARK_FROM_BYTES, choose_engine
-from coterie.times import format_time
+from coterie.state.replay_engine import SPARK_FROM_BYTES, choose_engine
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import log, records
 from support.log_writer import batch, commit

@@ -20,7 +20,7 @@ from coterie._core.mapping_guard import MappingGuard
 from coterie.errors import ArgumentError, LogError
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.mapped import intact
-from coterie.replay.parallel_scan import fold_log, scan_part, whole
+from coterie.state.parallel_scan import fold_log, scan_part, whole
 from support import golden_data
 from support.commandline import folder_of
 

@@ -9,16 +9,16 @@ import threading
 
 import pytest
 
-from coterie.cli.endsampling import EndSampler
+from coterie.cli.end_sampling import EndSampler
 from coterie.cli.failures import Failed
 from coterie.errors import CoterieError, LogError
 from coterie.insight.offsets.end_offsets import SAMPLES_FILE
+from coterie.live import snapshot
+from coterie.live.sampled_end_offsets import EndOffsets
 from coterie.log.copy_state import STATE_FILE, read_copy_state
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.leader_epochs import CHECKPOINT, checkpoint_spans
 from coterie.log.topic_id import FILE, topic_id_of
-from coterie.watch import snapshot
-from coterie.watch.end_offsets import EndOffsets
 from support.log_writer import batch, commit
 
 TOPIC, NAME = "__consumer_offsets", f"{0:020}.log"
@@ -94,7 +94,7 @@ def test_a_partition_is_never_left_out(folder, odd):
 
 
 def test_the_last_segment_of_a_copy_is_refused(folder, odd):
-    segments = pytest.importorskip("coterie.cluster.segments")
+    segments = pytest.importorskip("coterie.live.segments")
     kind = odd(folder / NAME)
     with pytest.raises(LogError, match=r"0\.log: cannot be read"):
         segments.PartitionCopy(folder).__enter__()

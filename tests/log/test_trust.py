@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie._core.fold.fold_state import Scanned
+from coterie.base.times import format_time
 from coterie.log.trust import PARTITIONS_NAMED, trust_lines, trusted_from
 from coterie.state.partial import ScanOptions
-from coterie.times import format_time
 from support.log_writer import batch, commit_key
 
 KEYS = st.sampled_from("abc")

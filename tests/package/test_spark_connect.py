@@ -11,12 +11,12 @@ import pytest
 from coterie import ScanOptions, run_trace
 from coterie.designs import compare
 from coterie.designs.shipped import path_of
-from coterie.insight.asking import fields_of, find_question, rows_of
+from coterie.insight.fields import arrow_schema, arrow_table
 from coterie.insight.offsets.end_offsets import read_end_offsets
+from coterie.insight.question_engine import fields_of, find_question, rows_of
 from coterie.insight.records.partition_view import read_partitions
-from coterie.insight.render.fields import arrow_schema, arrow_table
-from coterie.replay.engine import Silent
-from coterie.replay.local import scan_state
+from coterie.state.local_replay import scan_state
+from coterie.state.replay_engine import Silent
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from support import golden_data
 from support.trace_data import TRACES, scenario

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import coterie as package
-from coterie.pages import shell
+from coterie.report import shell
 from support.commandline import coterie, coterie_ok, coterie_process, fails, folder_of
 from support.golden_data import log
 from support.report.pages import Elements, Page, report

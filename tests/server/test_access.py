@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from coterie.server.admin.access import Access
-from coterie.server.admin.http_messages import HttpRequest, Refusal
+from coterie.server.access import Access
+from coterie.server.http_messages import HttpRequest, Refusal
 
 HERE = "localhost:80"
 LOGIN = "me:secret"

@@ -6,8 +6,9 @@ import pytest
 
 from coterie.server.config import server_config
 from coterie.server.ids import Ids
-from coterie.server.services.sasl import Mechanisms, Refused, users_of
-from coterie.server.services.sasl.authentication import MECHANISMS
+from coterie.server.services.authentication import MECHANISMS, Mechanisms
+from coterie.server.services.sasl_refusals import Refused
+from coterie.server.services.users import users_of
 from coterie.values import Error
 from support.server import playing
 

@@ -12,8 +12,8 @@ import pytest
 
 from coterie.errors import CoterieError
 from coterie.server import Broker
-from coterie.server.ending import end_other_tasks
 from coterie.server.running import Running
+from coterie.server.shutdown import end_other_tasks
 from support.commandline import default_sigint
 from support.patience import HANG_S
 from support.server import asking, sockets

@@ -2,8 +2,8 @@
 
 import pytest
 
+from coterie.base.properties import MalformedProperties, read_properties
 from coterie.errors import ConfigError
-from coterie.properties import MalformedProperties, read_properties
 from coterie.server.config_sources import merged_settings
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coterie import run_trace
-from coterie.traces.recording import Recording
+from coterie.coordinator.recording import Recording
 from support.server.asking import answer, ask, commit, joining, member, request
 from support.server.playing import Server
 

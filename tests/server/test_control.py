@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.arguments import text
+from coterie.base.arguments import text
 from coterie.errors import CoterieError
-from coterie.server.admin.control import Control
-from coterie.server.admin.http_messages import HttpRequest, Refusal
 from coterie.server.api.faults import Watch
+from coterie.server.control import Control
+from coterie.server.http_messages import HttpRequest, Refusal
 from coterie.testing import subscription
 from support.patience import HANG_S
 from support.server import asking, playing

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from coterie.messages import encode_batch
-from coterie.server.services.data.batches import ZSTD
-from coterie.server.services.data.downgrade import downgraded
+from coterie.server.services.batches import ZSTD
+from coterie.server.services.downgrade import downgraded
 
 VALUES = st.lists(st.binary(max_size=40), min_size=1, max_size=4)
 HEAD = {

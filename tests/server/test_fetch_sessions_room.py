@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from coterie.server.services.data.fetch_sessions import FetchSessions, RequestedPartition
+from coterie.server.services.fetch_sessions import FetchSessions, RequestedPartition
 
 MOST, OLD_MS = 1000, 120_001
 START_MS = 1_760_000_000_123

@@ -5,8 +5,8 @@ import pytest
 from coterie.consumer_groups import decode_topic_id
 from coterie.server.context import Context
 from coterie.server.releases import release_of
-from coterie.server.services.data.topics import Topics
 from coterie.server.services.group_image import GroupImage
+from coterie.server.services.topics import Topics
 
 RACK = {"broker.rack": "r7", "node.id": 3}
 

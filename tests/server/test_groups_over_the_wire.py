@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from coterie.coordinator.recording import Recording
 from coterie.messages import LogReader, decode_key, decode_value, partition_for
-from coterie.traces.recording import Recording
 from support.server.asking import answer, ask, commit, heartbeat, joining, member, request
 from support.server.playing import START_MS, Server
 

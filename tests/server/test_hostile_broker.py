@@ -11,7 +11,7 @@ from coterie import ArgumentError, CoterieError
 from coterie.errors import shown
 from coterie.server import Broker
 from coterie.server.net.tls import server_context
-from coterie.server.services.sasl import read_users
+from coterie.server.services.users import read_users
 from support.hostile import ARRAYS, OF_NUMPY_1, PLAIN, Walk, check
 
 pytestmark = OF_NUMPY_1

@@ -13,15 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import CoterieError
-from coterie.server.admin.access import Access
-from coterie.server.admin.http import Limits, serve
-from coterie.server.admin.http_messages import (
-    Answer,
-    HttpRequest,
-    Refusal,
-    json_answer,
-    read_head,
-)
+from coterie.server.access import Access
+from coterie.server.http import Limits, serve
+from coterie.server.http_messages import Answer, HttpRequest, Refusal, json_answer, read_head
 from coterie.server.net.tls import server_context
 from coterie.server.options import Place
 from support.patience import HANG_S

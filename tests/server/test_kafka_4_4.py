@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie import schemas
+from coterie.base import schemas
 from coterie.messages import LogReader, decode_key, decode_value
 from coterie.server.api.table import SERVED_BY
 from support.server.asking import ask, commit, request

@@ -10,10 +10,10 @@ from coterie import wire
 from coterie.server.api.fetch_frame import fetch_frame
 from coterie.server.net.backlog import SLICE_BUFFERS, SLICE_BYTES, TURN_BYTES, Backlog
 from coterie.server.net.listener import Peer
-from coterie.server.services.data.fetch_sessions import PartitionRow
-from coterie.server.services.data.records import RecordRange
-from coterie.server.services.data.segment import StoredBatch
-from coterie.server.unsent import Unsent
+from coterie.server.output_budget import Unsent
+from coterie.server.services.adjacent_batches import RecordRange
+from coterie.server.services.fetch_sessions import PartitionRow
+from coterie.server.services.segment import StoredBatch
 from support.server.asking import ask, correlation_ids, frames_of, heartbeat, request
 from support.server.transports import Peering, Transport
 from support.server.writing import batch

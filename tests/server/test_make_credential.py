@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from coterie.cli.credential import make_credential
-from coterie.server.services.sasl.scram import HASHES, derive
-from coterie.server.services.sasl.users import read_users
+from coterie.server.services.scram import HASHES, derive
+from coterie.server.services.users import read_users
 from support.commandline import coterie
 
 

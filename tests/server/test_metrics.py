@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coterie.server.admin.http_messages import HttpRequest, Refusal
-from coterie.server.admin.metrics import Metrics, group_rows
+from coterie.server.http_messages import HttpRequest, Refusal
+from coterie.server.metrics import Metrics, group_rows
 from support.server import asking, playing
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from coterie.server.net.backlog import SLICE_BUFFERS, SLICE_BYTES, Backlog
 from coterie.server.net.sender import SEND_BYTES
+from coterie.server.output_budget import Unsent
 from coterie.server.rate_limited_log import EVERY_MS
-from coterie.server.unsent import Unsent
 from support.server.asking import correlation_ids, joining, request
 from support.server.transports import Peering
 from support.server.writing import batch

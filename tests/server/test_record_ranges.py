@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.server.services.data.records import RecordRange, records_of
-from coterie.server.services.data.segment import StoredBatch
+from coterie.server.services.adjacent_batches import RecordRange, records_of
+from coterie.server.services.segment import StoredBatch
 from support.examples import examples
 
 LARGE = st.integers(2_000, 5_000)  # bytes of a batch that is referenced

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
+from coterie.base.operations import NUMBER
 from coterie.errors import CoterieError
-from coterie.operations import NUMBER
 from coterie.server.options import Options, Place
 from coterie.server.running import Running
 from support.patience import HANG_S

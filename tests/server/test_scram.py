@@ -9,10 +9,10 @@ import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.server.services.sasl.plain import Plain
-from coterie.server.services.sasl.refusals import OTHER_ID, Refused
-from coterie.server.services.sasl.scram import HASHES, Scram, derive
-from coterie.server.services.sasl.users import users_of
+from coterie.server.services.plain import Plain
+from coterie.server.services.sasl_refusals import OTHER_ID, Refused
+from coterie.server.services.scram import HASHES, Scram, derive
+from coterie.server.services.users import users_of
 from support.server import playing
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coterie import run_trace
-from coterie.server.ending import end_signals
+from coterie.server.shutdown import end_signals
 from support.commandline import coterie, fails
 from support.patience import HANG_S
 from support.server import asking, sockets

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from coterie.server.clock import Timers
 from coterie.server.cluster import Cluster
 from coterie.server.context import Context
-from coterie.server.net.listener import Heart
+from coterie.server.net.listener import ClockDriver
 from support.server import playing
 from support.server.transports import Loop
 
@@ -89,7 +89,7 @@ def beating(*, virtual):
     """A cluster that a loop drives, whose own clock is far from that of the loop."""
     cluster, loop = playing.Server(None).cluster, Loop(now_s=5000.0)
     cluster.waits = Timers()
-    return cluster, loop, Heart(loop, cluster, virtual=virtual)
+    return cluster, loop, ClockDriver(loop, cluster, virtual=virtual)
 
 
 def test_a_clusters_clock_goes_on_from_its_time_as_the_loops_does():

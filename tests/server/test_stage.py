@@ -4,7 +4,7 @@ import pytest
 
 from coterie.coordinator.requests import compile_values
 from coterie.errors import ArgumentError
-from coterie.server.stage import Stage
+from coterie.server.history_adapter import Stage
 from support.server.asking import ask, commit, frames_of, heartbeat, joining, member, request
 from support.server.playing import Server
 from support.server.writing import offsets

@@ -12,7 +12,7 @@ import trustme
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.accepting import Acceptor
-from coterie.server.net.listener import Heart, Peer, Peers
+from coterie.server.net.listener import ClockDriver, Peer, Peers
 from coterie.server.net.tls import server_context
 from coterie.server.options import Place
 from support.server.asking import request
@@ -54,7 +54,7 @@ def log_after(loop, context, talk):
         cluster = Cluster({}, log=log.append)
         listener = Listener("ssl")
         node = cluster.nodes[1] = Node(1, {listener: ("127.0.0.1", 0)})
-        peers = Peers(Dispatcher(cluster), Heart(loop, cluster, virtual=True))
+        peers = Peers(Dispatcher(cluster), ClockDriver(loop, cluster, virtual=True))
         acceptor = Acceptor(partial(Peer, peers, node, listener), context)
         await acceptor.listen(Place("SSL", "127.0.0.1", 0))
         try:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import CorruptData
-from coterie.server.services.txn.records import (
+from coterie.server.services.transaction import State
+from coterie.server.services.transaction_records import (
     Value,
     by_topic,
     key_bytes,
@@ -13,7 +14,6 @@ from coterie.server.services.txn.records import (
     read_value,
     value_bytes,
 )
-from coterie.server.services.txn.transaction import State
 
 
 # Of the schemas TransactionLogKey 0 and TransactionLogValue 0: big-endian, lengths in 2 bytes for

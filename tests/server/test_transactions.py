@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from coterie.messages import LogReader
-from coterie.server.services.data.topics import STATE_TOPIC
-from coterie.server.services.txn.records import Value, key_bytes, read_value, value_bytes
-from coterie.server.services.txn.transaction import State
+from coterie.server.services.topics import STATE_TOPIC
+from coterie.server.services.transaction import State
+from coterie.server.services.transaction_records import Value, key_bytes, read_value, value_bytes
 from coterie.values import Error
 from support.server import playing
 

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from coterie.errors import ArgumentError
-from coterie.server.services.sasl.scram import HASHES, derive
-from coterie.server.services.sasl.users import credential_toml, read_users, users_of
+from coterie.server.services.scram import HASHES, derive
+from coterie.server.services.users import credential_toml, read_users, users_of
 
 SALT = "YWxpY2Utc2FsdC0wMDAx"
 KEYS = {

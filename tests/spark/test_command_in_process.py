@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from coterie import CoterieError
-from coterie.replay.engine import Silent
+from coterie.state.replay_engine import Silent
 
 pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException

@@ -3,7 +3,7 @@
 import pytest
 
 from coterie import ScanOptions
-from coterie.replay.engine import ReplayRequest, Silent
+from coterie.state.replay_engine import ReplayRequest, Silent
 from coterie_spark.replay_job import merging
 from support import log_writer as write
 from support.grown_topic import (
@@ -21,7 +21,7 @@ from support.grown_topic import write as write_log
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
-from coterie.replay.local import replay as replay_locally  # noqa: E402
+from coterie.state.local_replay import replay as replay_locally  # noqa: E402
 from coterie_spark import replay  # noqa: E402
 from coterie_spark.replay_job import driver, engine  # noqa: E402
 from support.replayed_tables import local_rows, rows_of  # noqa: E402

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.insight.asking import QuestionRequest, find_question, rows_of
+from coterie.insight.question_engine import QuestionRequest, find_question, rows_of
 from coterie.insight.records.partition_view import read_partitions
 from coterie.log.folders import find_segments
 from coterie_spark.replay_job import parted, scanning

@@ -8,12 +8,12 @@ import pytest
 
 import coterie_spark
 from coterie import CoterieError
-from coterie.insight.asking import QuestionRequest, fields_of, find_question, rows_of
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.question_engine import QuestionRequest, fields_of, find_question, rows_of
 from coterie.insight.questions import expire, growth
 from coterie.insight.records.partition_view import read_partitions
 from coterie.log.folders import Segment
-from coterie.replay.engine import Silent
+from coterie.state.replay_engine import Silent
 from coterie_spark import insight
 from coterie_spark.replay_job import parted, scanning
 from support import log_writer as write

@@ -11,8 +11,8 @@ import pytest
 from coterie import CoterieError, ScanOptions
 from coterie.errors import FaultFound
 from coterie.log.folders import Segment
-from coterie.replay.engine import ReplayRequest
-from coterie.replay.local import replay as replay_locally
+from coterie.state.local_replay import replay as replay_locally
+from coterie.state.replay_engine import ReplayRequest
 from coterie_spark.replay_job import closures, lines, merging, on_the_driver, plan, scanning
 from support import golden_data
 from support import log_writer as write

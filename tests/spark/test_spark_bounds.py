@@ -12,8 +12,8 @@ from coterie._core.codec.batch import LogReader
 from coterie._core.fold.fold_state import Fault, Scanned
 from coterie.errors import FaultFound
 from coterie.log.folders import TOPIC, Segment
-from coterie.replay.engine import Read
 from coterie.state.pickling import pack
+from coterie.state.replay_engine import Read
 from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
 from coterie_spark.replay_job import driver, hadoop, merging, plan, scanning, writing

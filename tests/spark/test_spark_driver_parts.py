@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from coterie import CoterieError
-from coterie.insight.asking import PartitionAnswer, QuestionRequest
+from coterie.insight.question_engine import PartitionAnswer, QuestionRequest
 from coterie.insight.questions import growth
 from coterie.log.folders import Listing, Segment
 from coterie.state.pickling import pack

@@ -4,8 +4,8 @@ import pytest
 
 import coterie_spark
 from coterie.errors import CoterieError
-from coterie.insight.asking import fields_of, find_question
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.question_engine import fields_of, find_question
 from support.golden_data import log, records
 from support.spark_questions import QUESTIONS, RESET_CLI, arguments_of, rows_here
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyarrow")
-from coterie import heap
+from coterie.base import malloc_trim as heap
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.memory import give_back
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from coterie import CoterieError
-from coterie.replay.engine import Silent
+from coterie.state.replay_engine import Silent
 from support import golden_data
 from support.commandline import coterie, fails
 

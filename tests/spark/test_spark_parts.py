@@ -3,7 +3,7 @@
 import pytest
 
 import coterie_spark
-from coterie.insight.asking import QuestionRequest, find_question
+from coterie.insight.question_engine import QuestionRequest, find_question
 from coterie_spark.replay_job import parted
 from support.golden_data import log
 from support.segment_cutter import in_small_segments

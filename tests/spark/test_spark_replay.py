@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions
-from coterie.replay.engine import Silent
-from coterie.replay.local import scan_state
 from coterie.state.document import document_groups
+from coterie.state.local_replay import scan_state
+from coterie.state.replay_engine import Silent
 from coterie_spark import replay
 from coterie_spark.replay_job import merging, plan
 from coterie_spark.replay_job.driver import run

@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 from click.testing import CliRunner
 
-from coterie.cli import asking
+from coterie.cli import question_command as asking
 from coterie.cli.nopandas import WithoutPandas
 from coterie.insight.questions import undo
 from support.golden_data import log

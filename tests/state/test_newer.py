@@ -6,7 +6,7 @@ import pytest
 
 from coterie import PartialState, ScanOptions
 from coterie.state.consumer_protocol_groups import is_consumer, name_topics, newer_groups
-from coterie.views.groups import by_topic
+from coterie.state.group_views import by_topic
 from support.golden_data import json_of, records, segments
 from support.state.newer_records import A, B, C, epochs, member, put
 

@@ -12,9 +12,9 @@ import coterie
 from coterie import CorruptData, CoterieError, PartialState
 from coterie._core.fold.fold import dump, restore
 from coterie._core.fold.history import GroupLog
-from coterie.replay.engine import Silent
-from coterie.replay.local import scan_state
 from coterie.state import pickling
+from coterie.state.local_replay import scan_state
+from coterie.state.replay_engine import Silent
 from support import golden_data
 
 
@@ -145,8 +145,8 @@ QUESTIONS |= {
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_answer_to_each_question_travels(name):
-    from coterie.insight.asking import find_question, partition_answer
     from coterie.insight.offsets.end_offsets import EndOffsets
+    from coterie.insight.question_engine import find_question, partition_answer
     from coterie.insight.records.partition_view import read_partitions
 
     question = find_question(name)

@@ -10,15 +10,15 @@ from coterie._core.codec.schema import encode_value
 from coterie._core.fold.fold_state import Scanned
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.trust import trusted_from
-from coterie.replay import files
-from coterie.replay.engine import ReplayRequest, Silent, read_of, summarize
-from coterie.replay.local import replay
 from coterie.state import history as history_module
+from coterie.state import output_files as files
 from coterie.state import tables
 from coterie.state.consumer_protocol_groups import newer_groups
 from coterie.state.document import document_groups
 from coterie.state.faults import fault_line
 from coterie.state.history import COMMIT_FIELDS, commit_rows, commits_table
+from coterie.state.local_replay import replay
+from coterie.state.replay_engine import ReplayRequest, Silent, read_of, summarize
 from support.log_writer import batch, commit, commit_key, group_key, group_value, text
 from support.state.newer_records import A, B, epochs, member, put, tops
 
@@ -258,7 +258,7 @@ def test_a_history_read_in_pieces_has_each_commit_once_under_its_own_names(tmp_p
     in_folder(
         tmp_path / "log", 0, *(batch(at, commits[at : at + 2]) for at in range(0, len(names), 2))
     )
-    monkeypatch.setattr("coterie.replay.parallel_scan.HISTORY_PIECE_BYTES", 1)
+    monkeypatch.setattr("coterie.state.parallel_scan.HISTORY_PIECE_BYTES", 1)
     table = replayed(tmp_path, history=True)["commits"]
     assert table.schema == SCHEMAS["commits"]()
     rows = [(row["partition"], row["group_id"], row["topic"]) for row in table.to_pylist()]
@@ -270,7 +270,7 @@ def test_no_generation_is_written_that_a_later_fault_takes_back(
     tmp_path, monkeypatch, on_fault, count
 ):
     monkeypatch.setattr(files, "GENERATIONS_BUFFERED", 0)
-    monkeypatch.setattr("coterie.replay.parallel_scan.SCAN_PIECE_BYTES", 1)
+    monkeypatch.setattr("coterie.state.parallel_scan.SCAN_PIECE_BYTES", 1)
     lives = [batch(at, [(at, group_key(b"g"), group_value(at + 1, [b"m"]))]) for at in range(2)]
     in_folder(tmp_path / "log", 0, *lives, batch(2, [(9, b"\0", b"")]))
     rows = replayed(tmp_path, on_fault=on_fault)

@@ -18,7 +18,7 @@ from support import log_writer
 PRELUDE = """
 import json, struct
 from coterie._core.codec import schema
-from coterie.schemas import SECTIONS
+from coterie.base.schemas import SECTIONS
 
 def define(name, last, **new):
     section = SECTIONS[name]

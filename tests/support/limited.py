@@ -1,6 +1,6 @@
 """A virtual clock for tests, which no simulation runs on without an end."""
 
-from coterie.schedule import Schedule
+from coterie.base.schedule import Schedule
 
 MOST_STEPS = 100_000  # far more than a test takes
 

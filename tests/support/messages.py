@@ -4,7 +4,7 @@ import base64
 
 from hypothesis import strategies as st
 
-from coterie.schemas import OFFSETS_TOPIC, SECTIONS
+from coterie.base.schemas import OFFSETS_TOPIC, SECTIONS
 
 RECORDS = {  # key version -> name, section
     key: (name, section)

@@ -5,8 +5,8 @@ import json
 from datetime import datetime
 
 from coterie import ScanOptions
-from coterie.replay.engine import Silent
-from coterie.replay.local import scan_state
+from coterie.state.local_replay import scan_state
+from coterie.state.replay_engine import Silent
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from support.arrow_numbers import in_numbers
 

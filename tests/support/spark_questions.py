@@ -1,10 +1,10 @@
 """Questions for the tests on Spark, and their rows in this process."""
 
 from coterie.insight.answering import answer
-from coterie.insight.asking import QuestionRequest, fields_of, find_question
+from coterie.insight.fields import arrow_schema, arrow_table
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
-from coterie.insight.render.fields import arrow_schema, arrow_table
-from coterie.replay.engine import Silent
+from coterie.insight.question_engine import QuestionRequest, fields_of, find_question
+from coterie.state.replay_engine import Silent
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from support.grown_topic import GROWN_MS, MINUTE
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from coterie.pages import shell
+from coterie.report import shell
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = Path(shell.__file__).parent / "assets" / "vendor" / "packages.sha256"

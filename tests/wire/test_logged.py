@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from coterie.traces.requestlog import DESCRIBES, HEARTBEATS
+from coterie.coordinator.requestlog import DESCRIBES, HEARTBEATS
 from coterie.wire import APIS
 from coterie.wire.apis import READERS
 from coterie.wire.logged import Logged, as_logged

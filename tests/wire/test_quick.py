@@ -10,9 +10,9 @@ from coterie import GroupCoordinator, wire
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.runtime import CallerLog, DirectLog
 from coterie._core.fast_path.dispatch import LAST_VERSION, answer_quick
+from coterie.base.operations import NUMBER
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError
-from coterie.operations import NUMBER
 
 HEARTBEAT, OFFSET_COMMIT = 12, 8
 TOPICS = {"t": SimpleNamespace(partitions=[0] * 5), "ü": SimpleNamespace(partitions=[0] * 2)}

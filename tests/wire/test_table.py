@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie import schemas, wire
+from coterie import wire
+from coterie.base import schemas
 from support.golden_data import SHARED
 from support.wire.frames import DIRECTIONS, tables
 

@@ -8,8 +8,8 @@ import pytest
 from coterie import wire
 from coterie._core.codec.layout import layout_of
 from coterie._core.wire.codec import Codec
+from coterie.base.schemas import fields_of
 from coterie.errors import ArgumentError
-from coterie.schemas import fields_of
 from coterie.values import Error
 
 HEARTBEAT = {"groupId": "g", "generationId": 5, "memberId": "m"}

@@ -24,32 +24,28 @@ TESTS = {
     "core/wire": "wire coordinator/test_what_the_wire_carries.py",
     "core/structures": "structures coordinator/test_clock.py"
     " coordinator/test_coordinator_deferred.py test_arguments.py",
-    "core/fold": "fold log/test_trust.py state/test_state_bounds.py replay/test_replay_local.py"
+    "core/fold": "fold log/test_trust.py state/test_state_bounds.py state/test_replay_local.py"
     " coordinator/test_load.py",
-    "core/coordinator": "coordinator structures/test_machine_bounds.py traces/test_traces.py"
-    " structures/test_offsets.py",
+    "core/coordinator": "coordinator structures/test_machine_bounds.py structures/test_offsets.py",
     "core/testing": "testing/client testing/cluster testing histories codec/test_hostile_core.py",
     "core/fast_path": "wire/test_quick.py server/test_groups_over_the_wire.py"
     " server/test_two_ways.py",
-    "ground": "test_arguments.py ground state/test_messages.py coordinator/test_operations.py"
-    " coordinator/test_refusals.py testing views/test_groups_view.py replay/test_replay_local.py",
+    "base": "test_arguments.py base state/test_messages.py coordinator/test_operations.py"
+    " coordinator/test_refusals.py testing state/test_groups_view.py state/test_replay_local.py",
     "log": "log cli/test_records.py cli/test_verify.py cli/test_bad_input.py"
     " state/test_portable.py",
-    "state": "state replay/test_replay_local.py fold/test_fold_properties.py"
-    " views/test_view_rows.py fold/test_history.py cli/test_as_of_a_time.py",
-    "replay": "replay cli/test_progress.py",
-    "views": "views state/test_newer.py",
+    "state": "state fold/test_fold_properties.py"
+    " fold/test_history.py cli/test_as_of_a_time.py cli/test_progress.py",
     "insight": "insight log/test_trust.py",
-    "pages": "pages report/test_report_page.py report/test_report_data.py"
-    " designs/test_designs_page.py designs/test_comparison_page.py",
-    "coordinator": "coordinator testing spark/test_sessions.py test_arguments.py",
-    "wire": "wire traces/test_requestlog.py traces/test_request_log_outages.py"
+    "report": "report designs/test_designs_page.py designs/test_comparison_page.py",
+    "coordinator": "coordinator testing spark/test_sessions.py test_arguments.py"
+    " cli/test_trace_command.py",
+    "wire": "wire coordinator/test_requestlog.py coordinator/test_request_log_outages.py"
     " coordinator/test_what_the_wire_carries.py",
-    "traces": "traces cli/test_trace_command.py coordinator/test_what_the_wire_carries.py",
     "testing": "testing designs/test_today.py",
     "faces": "testing state/test_messages.py cli/test_start.py coordinator/test_clock.py"
     " test_readme.py",
-    "cli": "cli views/test_groups_view.py replay/test_replay_local.py insight/test_asking.py"
+    "cli": "cli state/test_groups_view.py state/test_replay_local.py insight/test_asking.py"
     " insight/test_questions.py insight/test_undo.py server/test_serve.py",
 }
 
@@ -89,7 +85,7 @@ def room_of(file: str) -> str:
             if len(inside) > 1 and inside[0] != "_core":
                 return prefix + inside[0]
             return (
-                "core" if prefix or len(inside) > 1 else "faces" if path.stem in FACES else "ground"
+                "core" if prefix or len(inside) > 1 else "faces" if path.stem in FACES else "base"
             )
     return "spark"
 

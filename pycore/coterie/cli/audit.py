@@ -11,21 +11,21 @@ from functools import partial
 
 import click
 
-from coterie.cli import asking
-from coterie.cli.brokerlogs import flap_options, read_logs, request_log_options
+from coterie.base.printable import printable
+from coterie.base.times import format_time
+from coterie.cli import question_command as asking
+from coterie.cli.broker_logs import flap_options, read_logs, request_log_options
 from coterie.cli.failures import say
 from coterie.cli.logs import Since
-from coterie.cli.lossoptions import loss_options
+from coterie.cli.loss_options import loss_options
 from coterie.cli.params import DURATION
-from coterie.insight.asking import Row
+from coterie.insight import tables
 from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.commit_findings import REWIND
 from coterie.insight.offsets.divergence import Live, read_live
 from coterie.insight.offsets.log_starts import OUT_OF_RANGE
+from coterie.insight.question_engine import Row
 from coterie.insight.questions import audit
-from coterie.insight.render import tables
-from coterie.printable import printable
-from coterie.times import format_time
 
 SHOWN = (
     *("kind", "group_id", "topic", "partition", "detail", "timestamp"),
@@ -174,7 +174,7 @@ def live_of(file: str | None, options: asking.Options, described: bool) -> Live:
     ``described``: whether the groups of a cluster are described.
     """
     if file is None:
-        from coterie.cli.livestate import live_state  # with asyncio, which takes long to import
+        from coterie.cli.live_state import live_state  # with asyncio, which takes long to import
 
         live = live_state(options, described)
     else:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from coterie.base.extras import missing_module
 from coterie.cli.failures import Terminated, say
-from coterie.cli.groupnames import SPECIAL
-from coterie.extras import missing_module
+from coterie.cli.group_names import SPECIAL
 
 if TYPE_CHECKING:
-    from coterie.cluster.cluster import Cluster
-    from coterie.cluster.copying import CopyPlan
+    from coterie.live.cluster import Cluster
+    from coterie.live.copying import CopyPlan
 
 Found = TypeVar("Found")
 Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
@@ -25,7 +25,7 @@ Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
 def need_client_library() -> None:
     """Raise the error that names the extra ``cluster`` if it is not installed."""
     try:
-        import coterie.cluster.connections  # noqa: F401
+        import coterie.live.connections  # noqa: F401
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
 
@@ -76,11 +76,11 @@ def on_cluster(
 
 def cluster_of(servers: str, client_file: str | None, *, again: bool = False) -> Cluster:
     """Return a cluster that is not connected yet; see :func:`on_cluster`."""
-    from coterie.cluster.client_config import ClientConfig, read_client_config
     from coterie.errors import ArgumentError
+    from coterie.live.client_config import ClientConfig, read_client_config
 
     need_client_library()
-    from coterie.cluster.cluster import Cluster, addresses_of
+    from coterie.live.cluster import Cluster, addresses_of
 
     try:
         addresses = addresses_of(servers)
@@ -106,7 +106,7 @@ def plan_of(groups: Iterable[str], out: Path) -> CopyPlan:
 
     A pattern among ``groups`` may match a group of any partition.
     """
-    from coterie.cluster.copying import CopyPlan
+    from coterie.live.copying import CopyPlan
 
     ids = tuple(groups)
     return CopyPlan(out, groups=() if any(map(SPECIAL.search, ids)) else ids)

@@ -10,13 +10,16 @@ from typing import Any
 
 import click
 
-from coterie.atomic_file import check_file
+from coterie.base.atomic_file import check_file
+from coterie.base.printable import printable
+from coterie.base.terminal import write_data
 from coterie.cli.failures import say, say_faults
 from coterie.cli.logs import Logs, say_left_alone
-from coterie.cli.outfile import text_of, whole_file
+from coterie.cli.output_file import text_of, whole_file
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.tables import show_tables
-from coterie.insight.copies.comparison import (
+from coterie.insight import tables
+from coterie.insight.records.comparison import (
     BEHIND,
     BEST,
     DIVERGED,
@@ -27,13 +30,10 @@ from coterie.insight.copies.comparison import (
     SAME,
     compare,
 )
-from coterie.insight.copies.tails import GROUP_FIELDS
-from coterie.insight.render import tables
+from coterie.insight.records.copy_tails import GROUP_FIELDS
 from coterie.log.topic_id import CREATED_AGAIN
 from coterie.log.trust import named
-from coterie.printable import printable
 from coterie.state.redpanda import REDPANDA, begins_as_redpandas
-from coterie.terminal import write_data
 
 Row = dict[str, Any]
 SHOWN = (

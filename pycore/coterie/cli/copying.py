@@ -7,12 +7,12 @@ from collections.abc import Container, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
-from coterie.cli.endsampling import EndSampler
+from coterie.base.times import epoch_ms, format_time
+from coterie.cli.end_sampling import EndSampler
 from coterie.cli.progress import TerminalProgress
-from coterie.cluster.cluster import Cluster
-from coterie.cluster.copying import CopyObserver, CopyPlan, CopyResult, copy_partitions
-from coterie.cluster.stopping import run_until
-from coterie.times import epoch_ms, format_time
+from coterie.live.cluster import Cluster
+from coterie.live.copying import CopyObserver, CopyPlan, CopyResult, copy_partitions
+from coterie.live.stopping import run_until
 
 
 async def copy(

@@ -8,7 +8,7 @@ import sys
 import click
 
 from coterie.errors import ArgumentError
-from coterie.server.services.sasl.users import credential_toml
+from coterie.server.services.users import credential_toml
 
 __all__ = ["make_credential"]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coterie.base.terminal import print_text
 from coterie.cli.failures import Failed, say
 from coterie.errors import ArgumentError, CoterieError
-from coterie.terminal import print_text
 
 if TYPE_CHECKING:
     from coterie.designs import Comparison, Scenario
-    from coterie.insight.render.tables import Table
+    from coterie.insight.tables import Table
 
 
 @click.group("designs", context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,7 +37,7 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
     Formats: coterie-zk08 (the state at each settle) and coterie-simple08 (the response to each
     request). Expected results in a file are ignored. Exit 1 if any scenario is wrong.
     """
-    from coterie.cli.outfile import check_files_in
+    from coterie.cli.output_file import check_files_in
     from coterie.designs.files import ACTUAL, files_of
 
     source: dict[Path, Path] = {}
@@ -59,8 +59,8 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
 
 def _run_one(path: Path, target: Path, *, overwrite: bool, inputs: Iterable[str]) -> bool:
     """Run a scenario; print an error and return False if it fails."""
-    from coterie.cli.outfile import whole_file
-    from coterie.cli.outfolder import room_for
+    from coterie.cli.output_file import whole_file
+    from coterie.cli.output_folder import room_for
     from coterie.designs.files import error_line, read_json
 
     file_at_fault: Path = path
@@ -132,7 +132,7 @@ def compare_command(
 
     A cost that a design does not have is shown as -. The page needs no network.
     """
-    from coterie.cli.outfile import text_of, whole_file
+    from coterie.cli.output_file import text_of, whole_file
     from coterie.designs import DESIGNS, compare
     from coterie.designs.files import error_line, path_or_shipped
 
@@ -165,7 +165,7 @@ def compare_command(
 
 def _table(comparison: Comparison) -> Table:
     """Return the costs as a table, a column for each design."""
-    from coterie.insight.render.tables import NAME, Table  # with numpy, which --help does not need
+    from coterie.insight.tables import NAME, Table  # with numpy, which --help does not need
 
     rows = [["cost", *comparison.runs], *comparison.rows()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -204,7 +204,7 @@ def _scenario(path: Path, added: Mapping[str, str]) -> Scenario:
 
 def _settings(pairs: Iterable[str]) -> dict[str, str]:
     """Parse ``--set`` options; raise a usage error for an unknown setting or a wrong value."""
-    from coterie.designs.consumer08.config import KNOWN, consumer_config
+    from coterie.designs.consumer08_cluster import KNOWN, consumer_config
 
     settings = {}
     for pair in pairs:

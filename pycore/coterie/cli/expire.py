@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from coterie.cli import asking
+from coterie.base.times import format_duration, format_time
+from coterie.cli import question_command as asking
 from coterie.cli.failures import say
 from coterie.cli.newest import Newest
 from coterie.cli.params import DURATION, TIME
-from coterie.insight.asking import Row
+from coterie.insight import tables
+from coterie.insight.question_engine import Row
 from coterie.insight.questions import expire
-from coterie.insight.render import tables
-from coterie.times import format_duration, format_time
 
 DEFAULT = "7d"
 GONE = "gone"  # instead of a state: the log has the group, the coordinator no longer

@@ -8,24 +8,19 @@ from functools import partial
 
 import click
 
-from coterie.cli import asking
-from coterie.cli.brokerlogs import (
-    flap_options,
-    read_logs,
-    request_log_options,
-    server_log_option,
-)
+from coterie.base.printable import printable
+from coterie.base.times import format_time
+from coterie.cli import question_command as asking
+from coterie.cli.broker_logs import flap_options, read_logs, request_log_options, server_log_option
 from coterie.cli.failures import say
 from coterie.cli.params import at_option
-from coterie.insight.asking import PartitionAnswer, Row
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.server_log import REFUSED
+from coterie.insight import tables
 from coterie.insight.groups.causes import counted
+from coterie.insight.question_engine import PartitionAnswer, Row
 from coterie.insight.questions import explain, explain_removals
 from coterie.insight.questions.explain_text import cause_of, summed, waited
-from coterie.insight.render import tables
-from coterie.printable import printable
-from coterie.times import format_time
+from coterie.insight.questions.server_log import REFUSED
+from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
 
 SHOWN = {
     "timestamp": "timestamp",

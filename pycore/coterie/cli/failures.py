@@ -13,10 +13,10 @@ import traceback
 
 import click
 
-from coterie.atomic_file import OverlapError
+from coterie.base.atomic_file import OverlapError
+from coterie.base.printable import printable
+from coterie.base.terminal import print_text
 from coterie.errors import CoterieError
-from coterie.printable import printable
-from coterie.terminal import print_text
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

@@ -12,11 +12,11 @@ from coterie.cli.clusters import need_client_library, on_cluster
 from coterie.cli.failures import say
 from coterie.cli.params import FOLDER, bootstrap_options
 from coterie.cli.tables import show_tables
-from coterie.insight.render import tables
+from coterie.insight import tables
 from coterie.log.folders import TOPIC
 
 if TYPE_CHECKING:
-    from coterie.cluster.copying import CopyResult
+    from coterie.live.copying import CopyResult
 
 FIELDS = {
     "offsets_partition": "int32",
@@ -82,7 +82,7 @@ def command(
         raise click.UsageError("--group and --topic need a name, not an empty text")
     need_client_library()
     from coterie.cli.copying import copy
-    from coterie.cluster.copying import CopyPlan
+    from coterie.live.copying import CopyPlan
 
     plan = CopyPlan(Path(out), topic, partitions, groups, follow)
     results = on_cluster(

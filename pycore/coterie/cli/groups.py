@@ -10,8 +10,11 @@ from typing import Any, TextIO
 import click
 
 from coterie._core.codec.compression import partition_for
+from coterie.base.ordering import java_order
+from coterie.base.terminal import write_data
+from coterie.base.times import format_time
 from coterie.cli.failures import say, say_faults
-from coterie.cli.groupnames import all_excluded, chosen_groups, remaining
+from coterie.cli.group_names import all_excluded, chosen_groups, remaining
 from coterie.cli.logs import (
     Logs,
     beyond_notes,
@@ -20,21 +23,18 @@ from coterie.cli.logs import (
     say_left_alone,
     trust_notes,
 )
-from coterie.cli.outfile import text_of
+from coterie.cli.output_file import text_of
 from coterie.cli.params import at_option, group_exclude_option, group_option
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, find_share_state
 from coterie.log.trust import trusted_from
-from coterie.ordering import java_order
-from coterie.replay.local import scan_state
+from coterie.state import group_views as views
+from coterie.state import tabular
 from coterie.state.assignments import assignments
+from coterie.state.local_replay import scan_state
 from coterie.state.partial import PartialState, ScanOptions
 from coterie.state.redpanda import REDPANDA, is_of_redpanda
 from coterie.state.several_partitions import lines_of
-from coterie.terminal import write_data
-from coterie.times import format_time
-from coterie.views import groups as views
-from coterie.views import tabular
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 ANY = "any"  # every kind, and groups that none of Kafka's tools shows
@@ -350,7 +350,6 @@ def _print_table(drawn: tabular.Drawn) -> None:
 
 
 def _say_table(drawn: tabular.Drawn) -> None:
-    """Print a table on standard error."""
     if sys.stderr.isatty():
         _show(drawn, sys.stderr)
     else:
@@ -359,7 +358,7 @@ def _say_table(drawn: tabular.Drawn) -> None:
 
 def _show(drawn: tabular.Drawn, out: TextIO) -> None:
     from coterie.cli.tables import show_tables
-    from coterie.insight.render.tables import NAME, Table
+    from coterie.insight.tables import NAME, Table
 
     headings, *rows = drawn.lines
     texts = ["ASSIGNMENT" in heading for heading in headings]

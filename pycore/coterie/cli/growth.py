@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from coterie.cli import asking
+from coterie.base.times import format_duration
+from coterie.cli import question_command as asking
 from coterie.cli.params import DURATION
-from coterie.insight.asking import Row
+from coterie.insight import tables
+from coterie.insight.question_engine import Row
 from coterie.insight.questions import growth
-from coterie.insight.render import tables
-from coterie.times import format_duration
 
 SUMMED = (
     *("records", "bytes", "tombstones", "requests", "superseded_records"),

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import click
 
-from coterie.cli import asking
-from coterie.cli.groupnames import chosen_groups
-from coterie.cli.lagnotes import LostRecords, Statuses, say_untimed
+from coterie.base.times import format_duration
+from coterie.cli import question_command as asking
+from coterie.cli.group_names import chosen_groups
+from coterie.cli.lag_notes import LostRecords, Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import TIME, log_until_option
-from coterie.insight.asking import Row
+from coterie.insight import tables
 from coterie.insight.offsets.end_offsets import read_end_offsets
+from coterie.insight.question_engine import Row
 from coterie.insight.questions import lag
-from coterie.insight.render import tables
-from coterie.times import format_duration
 
 SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag", "status")
 
@@ -86,7 +86,7 @@ def sampled_now(at_ms: int | None, options: asking.Options) -> str:
         raise click.UsageError("Missing option '--end-offsets'.")
     if at_ms is not None:
         raise click.UsageError("--at needs --end-offsets: a cluster has only those of now")
-    from coterie.cli.livestate import sampled  # with asyncio, which takes long to import
+    from coterie.cli.live_state import sampled  # with asyncio, which takes long to import
 
     listing = options.logs.listing
     return sampled(options, chosen_groups(options.groups, listing, options.where, options.excluded))

@@ -15,14 +15,14 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from coterie.base.times import format_time
 from coterie.cli.failures import say
 from coterie.cli.params import bootstrap_options
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, find_segments, left_alone
 from coterie.log.topic_id import topics_note
 from coterie.log.trust import trust_lines
-from coterie.replay.engine import LISTERS, Where, find_entry
-from coterie.times import format_time
+from coterie.state.replay_engine import LISTERS, Where, find_entry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Since = dict["int | None", int]

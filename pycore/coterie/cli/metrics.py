@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from coterie import prometheus
-from coterie.cli import asking
-from coterie.cli.lagnotes import Statuses, say_untimed
+from coterie.base import prometheus
+from coterie.base.terminal import write_data
+from coterie.cli import question_command as asking
+from coterie.cli.lag_notes import Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import at_option, log_until_option
 from coterie.insight.offsets.end_offsets import read_end_offsets
 from coterie.insight.questions import metrics
-from coterie.terminal import write_data
 
 TEXT = "prometheus"
 

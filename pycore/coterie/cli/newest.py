@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from coterie.base.times import format_time
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
-from coterie.insight.asking import PartitionAnswer, QuestionRequest, find_asker
+from coterie.insight.question_engine import PartitionAnswer, QuestionRequest, find_asker
 from coterie.insight.questions import time_range
 from coterie.log.copy_state import complete_until_ms
 from coterie.log.folders import Listing, Log
-from coterie.replay.engine import HERE, Where
-from coterie.times import format_time
+from coterie.state.replay_engine import HERE, Where
 
 
 class Newest:

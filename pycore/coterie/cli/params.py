@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.replay.engine import AUTO, ENGINE_NAMES, Where, is_registered
-from coterie.times import parse_duration, parse_time
+from coterie.base.times import parse_duration, parse_time
+from coterie.state.replay_engine import AUTO, ENGINE_NAMES, Where, is_registered
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -153,7 +153,7 @@ def bootstrap_options(*, required: bool) -> Callable[[Decorated], Decorated]:
 def group_option(command: Decorated) -> Decorated:
     """``--group G``, repeatable, as ``groups``: a tuple of ids and patterns.
 
-    ``coterie.cli.groupnames`` resolves the patterns.
+    ``coterie.cli.group_names`` resolves the patterns.
     """
     return click.option(
         "--group",

@@ -6,8 +6,9 @@ import sys
 
 import click
 
+from coterie.base.printable import printable
 from coterie.cli.failures import say
-from coterie.cli.groupnames import check_present, chosen_groups
+from coterie.cli.group_names import check_present, chosen_groups
 from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
 from coterie.cli.params import (
     at_option,
@@ -19,7 +20,6 @@ from coterie.cli.params import (
 )
 from coterie.log.folders import read_segment
 from coterie.log.records import FaultHandler, JsonLines, group_of, segment_records
-from coterie.printable import printable
 
 LINES_AT_ONCE = 2_000
 

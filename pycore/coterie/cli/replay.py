@@ -6,11 +6,13 @@ from time import perf_counter
 
 import click
 
+from coterie.base.extras import missing_module
+from coterie.base.times import format_time
 from coterie.cli.failures import say
-from coterie.cli.groupnames import check_present, chosen_groups, known_groups
+from coterie.cli.group_names import check_present, chosen_groups, known_groups
 from coterie.cli.logs import Logs, logs_argument
 from coterie.cli.nopandas import without_pandas
-from coterie.cli.outfolder import whole_folder
+from coterie.cli.output_folder import whole_folder
 from coterie.cli.params import (
     at_option,
     check_where,
@@ -20,12 +22,13 @@ from coterie.cli.params import (
     on_fault_option,
 )
 from coterie.cli.progress import TerminalProgress
-from coterie.extras import missing_module
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing, Log, left_alone
 from coterie.log.topic_id import topics_note
 from coterie.log.trust import trust_lines
-from coterie.replay.engine import (
+from coterie.state.faults import fault_line
+from coterie.state.partial import ScanOptions
+from coterie.state.replay_engine import (
     AUTO,
     SPARK_FROM_BYTES,
     Conf,
@@ -35,9 +38,6 @@ from coterie.replay.engine import (
     choose_engine,
     find_engine,
 )
-from coterie.state.faults import fault_line
-from coterie.state.partial import ScanOptions
-from coterie.times import format_time
 
 FAULTS_SHOWN = 20
 READ_AGAIN = SPARK_FROM_BYTES  # a log on Spark is read again here only if it is smaller
@@ -145,7 +145,7 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
 
 
 def order_lines(listing: Listing, summary: Summary, at_ms: int) -> list[str]:
-    """Return where a log ends as of a time by its order, if that is not what its times say."""
+    """Return the log-order cut as of a time, if timestamps disagree."""
     from coterie.log.clock import cut_at  # with numpy, which --help does not need
 
     notes = ClockNotes(by_times=True)

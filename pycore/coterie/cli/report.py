@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from coterie.atomic_file import check_file
-from coterie.cli import asking
-from coterie.cli.brokerlogs import read_logs, request_log_options, server_log_option
+from coterie.base.atomic_file import check_file
+from coterie.cli import question_command as asking
+from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed
-from coterie.cli.groupnames import chosen_groups
+from coterie.cli.group_names import chosen_groups
 from coterie.cli.logs import Logs, logs_argument, say_each, trust_notes
 from coterie.cli.newest import newest_ms
 from coterie.cli.params import (
@@ -22,7 +22,7 @@ from coterie.cli.params import (
     until_option,
 )
 from coterie.cli.progress import TerminalProgress
-from coterie.insight.asking import missing_groups
+from coterie.insight.question_engine import missing_groups
 from coterie.log.folders import Log
 from coterie.report import markdown
 from coterie.report.gather import gather_log

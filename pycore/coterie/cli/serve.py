@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.atomic_file import OutputError, check_file
+from coterie.base.atomic_file import OutputError, check_file
 from coterie.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -281,9 +281,9 @@ def _users(file: str | None, places: tuple[Place, ...]) -> Any:
         if with_sasl:
             raise ArgumentError(f"{with_sasl[0].label}://{with_sasl[0].address} needs --sasl-users")
         return None
-    from coterie.server.services import sasl
+    from coterie.server.services.users import read_users
 
-    return sasl.read_users(Path(file))
+    return read_users(Path(file))
 
 
 def _tls(command_line: dict[str, Any], places: tuple[Place, ...]) -> Any:

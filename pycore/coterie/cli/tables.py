@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TextIO
 
-from coterie.insight.render.tables import MISSING, NAME, NUMBERS, Block, Piece, Table
-from coterie.printable import printable
-from coterie.terminal import (
+from coterie.base.printable import printable
+from coterie.base.terminal import (
     INDENT,
     Screen,
     columns_of,
@@ -25,6 +24,7 @@ from coterie.terminal import (
     text_lines,
     wrapped,
 )
+from coterie.insight.tables import MISSING, NAME, NUMBERS, Block, Piece, Table
 
 NOTHING = (MISSING, "")
 WHOLE = (*NUMBERS, "timestamp", "bool", NAME)  # kinds whose cells are never wrapped

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
+from coterie.base.terminal import print_text
+from coterie.base.user_files import open_lines
 from coterie.cli.failures import FULL, say
 from coterie.coordinator.config import coordinator_config, parse_setting
+from coterie.coordinator.trace_files import found_traces, stem
 from coterie.errors import ConfigError, CoterieError
-from coterie.terminal import print_text
-from coterie.traces.files import found_traces, stem
-from coterie.user_files import open_lines
 
 EXPECTED_ENDS = (".expected.jsonl", ".expected.jsonl.gz")
 T = TypeVar("T")
@@ -47,8 +47,8 @@ READ_ERRORS = (OSError, ValueError, RecursionError, CoterieError)
 
 def write_lines(path: Path, lines: Any, *, overwrite: bool, inputs: Iterable[str]) -> None:
     """Write JSON lines to a new file, atomically; create its folder."""
-    from coterie.cli.outfile import whole_file
-    from coterie.cli.outfolder import room_for
+    from coterie.cli.output_file import whole_file
+    from coterie.cli.output_folder import room_for
 
     with (
         room_for(path),
@@ -80,7 +80,7 @@ def run_command(
 
     One output a trace, NAME.actual.jsonl; subfolders are kept. Exit 1 if any trace is wrong.
     """
-    from coterie.cli.outfile import check_files_in
+    from coterie.cli.output_file import check_files_in
 
     chosen = config_of(settings)
     source: dict[Path, Path] = {}
@@ -104,7 +104,7 @@ def run_one(
     path: Path, target: Path, settings: dict[str, Any], *, overwrite: bool, inputs: Iterable[str]
 ) -> bool:
     """Run a trace; print an error and return False if it fails."""
-    from coterie.traces.trace import run_trace
+    from coterie.coordinator.trace import run_trace
 
     try:
         with open_lines(path) as lines:
@@ -142,7 +142,7 @@ def compared(expected: Path, actual: Path) -> Iterator[tuple[str, Path, Path | N
 )
 def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) -> None:
     """Compare outputs: two files, or two folders. Exit 1 if they differ."""
-    from coterie.traces.diff import compare_responses, compare_traces
+    from coterie.coordinator.trace_diff import compare_responses, compare_traces
 
     compare = compare_responses if responses else compare_traces
     passed = failed = 0
@@ -209,10 +209,10 @@ def import_command(
     in its connections, and in its server log. A log with consumer groups becomes a trace of
     version 2.
     """
-    from coterie.cli.outfile import check_files_in
-    from coterie.traces.removals import removals
-    from coterie.traces.requestlog import import_request_log
-    from coterie.traces.restarts import check_server_log, started_times
+    from coterie.cli.output_file import check_files_in
+    from coterie.coordinator.requestlog import import_request_log
+    from coterie.coordinator.restarts import check_server_log, started_times
+    from coterie.coordinator.trace_removals import removals
 
     config = config_of(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
@@ -283,8 +283,8 @@ def whatif_command(
     shape: str,
 ) -> None:
     """Run a trace as it is and under other settings; compare rebalances, times, evictions."""
-    from coterie.traces.trace import load_trace
-    from coterie.traces.whatif import Changes, what_if
+    from coterie.coordinator.trace import load_trace
+    from coterie.coordinator.whatif import Changes, what_if
 
     changes = Changes(config_of(pairs), factors(scale_session), frozenset(static))
     try:

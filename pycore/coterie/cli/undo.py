@@ -9,7 +9,10 @@ from dataclasses import replace
 
 import click
 
-from coterie.cli import asking, undoing
+from coterie.base.terminal import write_data
+from coterie.base.times import format_time
+from coterie.cli import question_command as asking
+from coterie.cli import undo_execute as undoing
 from coterie.cli.failures import Failed, discard_output, explain, say
 from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
@@ -21,11 +24,9 @@ from coterie.cli.undo_warnings import (
     say_lines,
     warnings,
 )
-from coterie.insight.asking import Row
+from coterie.insight import tables
+from coterie.insight.question_engine import Row
 from coterie.insight.questions import undo
-from coterie.insight.render import tables
-from coterie.terminal import write_data
-from coterie.times import format_time
 
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")
 TIMES = ("commit_timestamp", "latest_commit_timestamp")

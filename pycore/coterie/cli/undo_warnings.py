@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from coterie.base.times import format_time
 from coterie.cli.failures import say
-from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
+from coterie.insight.question_engine import Row
 from coterie.insight.questions import undo
 from coterie.insight.questions.undo_notes import CREATED_AGAIN, IN_WORDS, SHORTER
-from coterie.times import format_time
 
 WARNINGS_SHOWN = 20
 PLACES_NAMED = 3

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie._core.fold.fold_state import Fault
+from coterie.base.terminal import print_text
 from coterie.cli.failures import say
 from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, Segment, read_segment
-from coterie.replay.engine import Progress
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 from coterie.state.redpanda import REDPANDA, is_of_redpanda
-from coterie.terminal import print_text
+from coterie.state.replay_engine import Progress
 
 if TYPE_CHECKING:
     from coterie.log.clock import ClockStep, ClockSteps

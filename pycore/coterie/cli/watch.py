@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie.base.user_files import FileTooLarge, check_private, read_limited
 from coterie.cli.failures import say
 from coterie.cli.logs import check_source
 from coterie.cli.params import DURATION, FOLDER, bootstrap_options
 from coterie.errors import ArgumentError
 from coterie.log.folders import find_segments
-from coterie.user_files import FileTooLarge, check_private, read_limited
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -125,8 +125,8 @@ def command(
         login = None if basic_auth is None else login_of(Path(basic_auth))
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
-    from coterie.watch.running import Options, watch
-    from coterie.watch.watcher import Watcher
+    from coterie.live.watch_running import Options, watch
+    from coterie.live.watcher import Watcher
 
     folder = None if data is None else Path(data)
     options = Options(place, tls, login, interval, keep_ms)
@@ -134,7 +134,7 @@ def command(
         from coterie.cli.clusters import need_client_library  # with asyncio, slow to import
 
         need_client_library()
-        from coterie.cli.watchedcluster import following, list_copy
+        from coterie.cli.watched_cluster import following, list_copy
 
         with copy_folder(folder) as copied:
             watcher = Watcher(partial(list_copy, copied), folder, say_line)
@@ -170,10 +170,10 @@ def copy_folder(data: Path | None) -> Iterator[Path]:
 def shipped_text(name: str) -> str:
     """Return a dashboard or alert rules."""
     if name == "alerts":
-        from coterie.watch.alert_rules import alert_rules
+        from coterie.live.alert_rules import alert_rules
 
         return alert_rules()
-    return (files("coterie.watch") / "shipped/dashboard.json").read_text(encoding="utf-8")
+    return (files("coterie.live") / "shipped/dashboard.json").read_text(encoding="utf-8")
 
 
 def place_of_listen(text: str, *, with_login: bool, insecure: bool) -> Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from coterie.arguments import called
+from coterie.base.arguments import called
 from coterie.coordinator.pending import Pending, now_or_later
 
 __all__ = ["AdminRequests"]
@@ -32,7 +32,6 @@ class AdminRequests:
 
     @called
     def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
-        """Send DeleteGroups."""
         return now_or_later(self._ask("delete_groups", group_ids))
 
     @called
@@ -41,5 +40,4 @@ class AdminRequests:
         self._ask("delete_partitions", partitions)
 
     def cleanup(self) -> None:
-        """Apply retention to every group now."""
         self._ask("cleanup")

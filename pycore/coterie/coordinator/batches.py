@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie._core.codec.batch import LogReader
-from coterie.arguments import binary, boolean, integer, sequence
+from coterie.base.arguments import binary, boolean, integer, sequence
 from coterie.errors import ArgumentError, shown
 from coterie.values import Batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from coterie.arguments import milliseconds, span
+from coterie.base.arguments import milliseconds, span
 from coterie.errors import ArgumentError, CoterieError
 
 __all__ = ["Clocked", "SharedClock", "run_until"]

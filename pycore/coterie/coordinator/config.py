@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from coterie.arguments import within
+from coterie.base.arguments import within
 from coterie.errors import ArgumentError, ConfigError, shown
 
 __all__ = ["CLASSIC_ONLY", "DEFAULTS", "KEEPING_TOPIC_IDS", "REPLAYING", "coordinator_config"]

@@ -6,7 +6,7 @@ import base64
 from functools import partial
 from typing import Any
 
-from coterie.arguments import sequence
+from coterie.base.arguments import sequence
 from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator import fields
 from coterie.coordinator.fields import Fields, Kind, entries, integer, string, topic_id
@@ -34,7 +34,6 @@ def owned(given: Fields, name: str, default: Any) -> dict[bytes, tuple[int, ...]
 
 
 def show_owned(name: str, value: dict[bytes, tuple[int, ...]] | None) -> dict[str, Any]:
-    """Show partitions by topic id."""
     if value is None:
         return {}
     return {
@@ -46,7 +45,6 @@ def show_owned(name: str, value: dict[bytes, tuple[int, ...]] | None) -> dict[st
 
 
 def brokers(given: Fields, name: str, default: Any) -> tuple[tuple[int, str | None], ...]:
-    """Return [{id, rack}] as pairs."""
     return tuple((integer(item, "id"), string(item, "rack", None)) for item in entries(given, name))
 
 
@@ -79,7 +77,6 @@ def show_brokers(name: str, value: tuple[tuple[int, str | None], ...]) -> dict[s
 
 
 def show_topics(name: str, value: tuple[tuple[str, bytes, list[Any]], ...]) -> dict[str, Any]:
-    """Show topics with the replicas of each partition."""
     rows = [
         {
             "topic": topic,
@@ -98,7 +95,6 @@ def show_raw(name: str, value: bytes | None) -> dict[str, Any]:
 
 
 def group_config(given: Fields, name: str, default: Any) -> dict[str, int]:
-    """Return a group's own settings."""
     value = given.get(name) or {}
     known = (
         "consumer.session.timeout.ms",

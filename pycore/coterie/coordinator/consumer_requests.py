@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie.arguments import called, integer, text
+from coterie.base.arguments import called, integer, text
+from coterie.base.operations import NUMBER
 from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
 from coterie.coordinator.pending import Pending, now_or_later
 from coterie.coordinator.requests import compile_values
 from coterie.errors import ConfigError
-from coterie.operations import NUMBER
 
 __all__ = ["ConsumerGroupRequests", "derived_topic_id"]
 
@@ -30,7 +30,6 @@ class ConsumerGroupRequests:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings."""
         raise NotImplementedError
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
@@ -91,7 +90,6 @@ class ConsumerGroupRequests:
 
     @called
     def consumer_group_describe(self, group_ids: Iterable[str] = ()) -> Any:
-        """Send ConsumerGroupDescribe."""
         self._needs_consumer_groups()
         return self._ask("consumer_group_describe", group_ids).response
 

@@ -1,8 +1,8 @@
 """The kinds of field of operations: how each is read, and how a trace shows it.
 
 A reader takes the mapping of all fields, the name and the default. Its errors name the field and
-say what it must be; the checks of single values are in ``coterie.arguments``. The function that
-shows a value is the inverse of its reader.
+say what it must be; the checks of single values are in ``coterie.base.arguments``. The function
+that shows a value is the inverse of its reader.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from coterie import arguments
-from coterie.arguments import sequence, text, whole
+from coterie.base import arguments
+from coterie.base.arguments import sequence, text, whole
+from coterie.base.operations import ABSENT
 from coterie.consumer_groups import decode_topic_id, encode_topic_id
 from coterie.errors import ArgumentError, shown
 from coterie.log import consumer_protocol as protocol
-from coterie.operations import ABSENT
 from coterie.values import Error, OffsetAndMetadata
 
 __all__ = ["KINDS", "Fields", "Kind", "MemberOf"]
@@ -152,7 +152,6 @@ def _as_entry(item: Any) -> Any:
 
 
 def assignment_map(fields: Fields, name: str, default: Any) -> dict[str, bytes]:
-    """Return a sync's assignments by member id."""
     value = fields.get(name)
     if isinstance(value, Mapping):
         value = [{"member_id": key, "assignment": data} for key, data in value.items()]
@@ -181,7 +180,6 @@ def partitions_by_topic(value: Any) -> dict[str, list[int]]:
 
 
 def topic_partition(item: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the key of a partition."""
     return string(item, "topic"), integer(item, "partition")
 
 
@@ -355,22 +353,18 @@ def show_member(name: str, value: str | None) -> Shown:
 
 
 def show_list(name: str, value: tuple[Any, ...]) -> Shown:
-    """Show names as a list."""
     return {name: list(value)}
 
 
 def show_protocols(name: str, value: tuple[tuple[str, bytes], ...]) -> Shown:
-    """Show a join's protocols."""
     return {name: [{"name": protocol, "metadata": _text(data)} for protocol, data in value]}
 
 
 def show_assignments(name: str, value: dict[str, bytes]) -> Shown:
-    """Show a sync's assignments."""
     return {name: [_member(member) | {"assignment": _text(data)} for member, data in value.items()]}
 
 
 def show_leaving(name: str, value: tuple[tuple[str, str | None], ...]) -> Shown:
-    """Show the leaving members."""
     return {name: [_member(member) | show("group_instance_id", at) for member, at in value]}
 
 
@@ -401,12 +395,10 @@ def show_fetched(name: str, value: tuple[tuple[str, int], ...] | None) -> Shown:
 
 
 def show_partitions(name: str, value: tuple[tuple[str, int], ...]) -> Shown:
-    """Show partitions."""
     return {name: [{"topic": topic, "partition": number} for topic, number in value]}
 
 
 def show_error(name: str, value: int) -> Shown:
-    """Show an error by its name."""
     return {name: Error(value).name}
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.offsets import Trace
 from coterie._core.coordinator.runtime import CallerLog
-from coterie.arguments import called, function, milliseconds, sequence, span, text
+from coterie.base.arguments import called, function, milliseconds, sequence, span, text
+from coterie.base.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.batches import batch_row
@@ -28,7 +29,6 @@ from coterie.coordinator.requests import Compiled, arguments_of, compile_request
 from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, shown
-from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.values import Batch, Error
 
 __all__ = ["GroupCoordinator"]
@@ -452,7 +452,6 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         )
 
     def _advance(self, now_ms: int) -> None:
-        """Move the clock of this coordinator alone."""
         try:
             self._core.advance(now_ms)
         finally:

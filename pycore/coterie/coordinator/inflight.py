@@ -28,7 +28,6 @@ class Appends(deque[PendingAppend]):
         self._listed: list[PendingAppend] | None = None  # the same appends, for indexing
 
     def _put(self, append: PendingAppend) -> None:
-        """Add an append that has begun."""
         self._listed = None
         self._waiting[append] = None
 

@@ -50,7 +50,6 @@ class Outbox:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Mark that a function of the caller runs."""
         outer, self._calling = self._calling, True
         try:
             yield
@@ -58,7 +57,6 @@ class Outbox:
             self._calling = outer
 
     def take(self) -> list[Any]:
-        """Return the events and begin a new list."""
         events, self.events = self.events, []
         return events
 

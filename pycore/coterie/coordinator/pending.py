@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from coterie._core.coordinator.runtime import AppendOp, Outputs
-from coterie.arguments import called, function, within
+from coterie.base.arguments import called, function, within
 from coterie.coordinator.fields import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.events import Response, Unanswered

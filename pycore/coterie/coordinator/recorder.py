@@ -11,7 +11,7 @@ __all__ = ["Recorder"]
 
 
 class Recorder(Protocol):
-    """Receives each call, in order; ``coterie.traces.recording`` makes a trace of them."""
+    """Receives each call, in order; ``coterie.coordinator.recording`` makes a trace of them."""
 
     def begin(self, *, now_ms: int, deferred: bool, loaded: bool, periodic: bool) -> None:
         """Record how the coordinator was made."""

@@ -1,7 +1,7 @@
 """Requests in the form of the core: the fields are checked and become a flat tuple.
 
-``coterie.operations`` has the fields of each operation. An error names the operation and the field,
-and says what the value must be. The caller adds the place (the line of a trace).
+``coterie.base.operations`` has the fields of each operation. An error names the operation and the
+field, and says what the value must be. The caller adds the place (the line of a trace).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from coterie.base.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
 from coterie.coordinator import consumer_fields, fields
 from coterie.coordinator.fields import Fields
 from coterie.errors import ArgumentError, shown
-from coterie.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
 
 __all__ = ["OPS", "Compiled", "compile_request", "compile_values", "has_sugar", "show_request"]
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from coterie._core.coordinator.runtime import CallerLog
-from coterie.arguments import function, walked
+from coterie.base.arguments import function, walked
 from coterie.coordinator.batches import batch_row
 from coterie.errors import CoterieError
 from coterie.values import Batch

@@ -109,7 +109,6 @@ class Bars:
                 owned.discard(place)
 
     def _close(self, place: GroupPartition, row: _Row) -> None:
-        """End the partition's present bar."""
         lasted_ms = self._now_ms - row.start_ms
         if lasted_ms > 0 and (row.owners or row.counts):
             totals = self.totals.setdefault(place, BarTotals())

@@ -7,10 +7,10 @@ the scenario, not with its times.
 
 from __future__ import annotations
 
+from coterie.base.schedule import Schedule, TooManySteps
 from coterie.designs.checks import ScenarioError
 from coterie.designs.ops import AddPartitions, CreateTopic, Start
 from coterie.designs.scenario import Scenario
-from coterie.schedule import Schedule, TooManySteps
 
 IDLE_STEPS = 4_000_000  # about 10 s; ten consumers of today take 3.3 million in a week
 STEPS_PER_PAIR = 20  # of a consumer and an op or partition; herds take 1, long runs 5

@@ -35,14 +35,12 @@ def positive(value: Any, place: str) -> int:
 
 
 def boolean(value: Any, place: str) -> bool:
-    """Check a boolean."""
     if type(value) is not bool:
         raise _wrong(value, place, "true or false")
     return value
 
 
 def text(value: Any, place: str) -> str:
-    """Check a text."""
     if not isinstance(value, str):
         raise _wrong(value, place, "text")
     return value
@@ -56,7 +54,6 @@ def name(value: Any, place: str) -> str:
 
 
 def path(value: Any, place: str) -> str:
-    """Check the path of a node."""
     if not isinstance(value, str) or not value.startswith("/") or "" in value[1:].split("/"):
         raise _wrong(value, place, "a node's path, such as '/consumers/group1/ids/x'")
     return value
@@ -77,7 +74,6 @@ def settings(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def streams(value: Any, place: str) -> Mapping[str, int]:
-    """Check the numbers of streams by topic."""
     if not isinstance(value, Mapping) or not value:
         raise _wrong(value, place, "an object of streams by topic")
     return {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.arguments import boolean, called, walked
+from coterie.base.arguments import boolean, called, walked
 from coterie.designs.costs import COSTS
 from coterie.designs.run import DESIGNS, Run, known_design, run
 from coterie.designs.scenario import Scenario, read_scenario
@@ -29,7 +29,6 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """The scenario's name."""
         return self.scenario.name
 
     @property

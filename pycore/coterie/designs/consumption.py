@@ -33,8 +33,6 @@ class OffsetSet:
 
 @dataclass(slots=True)
 class _Progress:
-    """A group's progress in a partition."""
-
     first: int  # first offset of the group
     consumed: OffsetSet = field(default_factory=OffsetSet)
     committed: int | None = None
@@ -49,7 +47,6 @@ class Consumption:
         self._places: dict[GroupPartition, _Progress] = {}
 
     def consumed(self, consumer: str, place: GroupPartition, first: int, last: int) -> None:
-        """Count the messages of a fetch."""
         progress = self._places.get(place)
         if progress is None:
             progress = self._places[place] = _Progress(first)

@@ -68,7 +68,6 @@ class Accounts:
         self._consumption.given_up(consumer, place)
 
     def _take_ops(self, until_ms: int) -> None:
-        """Add all ops up to a time."""
         while self._next < len(self._ops) and self._ops[self._next].at <= until_ms:
             op = self._ops[self._next]
             self._ownership.advance(op.at)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from coterie.base.user_files import read_text
 from coterie.designs.shipped import path_of
 from coterie.errors import CoterieError
-from coterie.user_files import read_text
 
 ACTUAL = ".actual.json"  # the suffix of files that a run writes
 

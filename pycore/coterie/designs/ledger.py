@@ -14,8 +14,6 @@ TopicPartition = tuple[str, int]
 
 
 class Ledger:
-    """Owners and progress of one group's partitions."""
-
     def __init__(
         self,
         *,
@@ -38,7 +36,6 @@ class Ledger:
         self._watched.update(places)
 
     def take(self, consumer: str, places: Iterable[TopicPartition]) -> None:
-        """Make a consumer fetch partitions, from their committed offsets."""
         for place in places:
             owners = self.owners.setdefault(place, {})
             if consumer not in owners:
@@ -59,7 +56,6 @@ class Ledger:
                 self._note("gives_up", consumer, *place)
 
     def commit(self, consumer: str, places: Iterable[TopicPartition]) -> None:
-        """Commit a consumer's progress in partitions."""
         for place in places:
             offset = self.owners.get(place, {}).get(consumer)
             if offset is not None:
@@ -93,7 +89,6 @@ class Ledger:
         return {place: [list(span) for span in ranges] for place, ranges in by_place.items()}
 
     def owner_counts(self) -> Mapping[TopicPartition, int]:
-        """Return how many consumers fetch each watched partition."""
         return {place: len(self.owners.get(place, ())) for place in sorted(self._watched)}
 
     def _note(self, kind: str, consumer: str, *details: object) -> None:
@@ -134,7 +129,6 @@ class Ledgers(dict[str, Ledger]):
         return ledger
 
     def produce(self, place: TopicPartition, count: int) -> None:
-        """Append messages, for every group."""
         self._ends[place] = self._ends.get(place, 0) + count
         for ledger in self.values():
             ledger.produce(place, count)

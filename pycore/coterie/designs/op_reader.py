@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from coterie.designs.checks import CHECKS, ScenarioError
-from coterie.designs.consumer08.config import consumer_config
-from coterie.designs.consumer08.registration import filter_text
+from coterie.designs.consumer08_cluster import consumer_config
+from coterie.designs.consumer08_registration import filter_text
 from coterie.designs.ops import (
     MOMENTS,
     OPS,
@@ -106,7 +106,6 @@ class OpReader:
         }
 
     def op(self, event: Any, place: str) -> Op:
-        """Read one op."""
         if not isinstance(event, Mapping):
             raise ScenarioError(f"{place}: {shown(event)} is not an object")
         kind = OPS.get(event["op"]) if isinstance(event.get("op"), str) else None

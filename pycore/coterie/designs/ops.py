@@ -26,8 +26,6 @@ class Op:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTopic(Op):
-    """An op on a topic."""
-
     topic: str
 
 
@@ -57,16 +55,12 @@ class TouchTopic(OfTopic):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produce(OfTopic):
-    """Messages are appended to a partition."""
-
     partition: int
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfConsumer(Op):
-    """An op on a consumer that has been started."""
-
     consumer: str
 
 
@@ -85,14 +79,11 @@ class Start(OfConsumer):
 
     @property
     def name(self) -> str:
-        """Its name in the scenario."""
         return self.as_ or self.consumer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Close(OfConsumer):
-    """A clean shutdown."""
-
     async_: bool = False
 
 
@@ -140,8 +131,6 @@ class BrokerStop(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStart(Op):
-    """A broker starts."""
-
     broker: int
 
 
@@ -155,8 +144,6 @@ class CoordinatorStop(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZnodeCreate(Op):
-    """Another client creates a node."""
-
     path: str
     data: str = ""
     ephemeral: bool = True
@@ -164,16 +151,12 @@ class ZnodeCreate(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZnodeSet(Op):
-    """Another client writes a node."""
-
     path: str
     data: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZnodeDelete(Op):
-    """Another client deletes a node."""
-
     path: str
 
 

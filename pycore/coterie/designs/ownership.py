@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coterie.designs import consumer08_registration as registration
 from coterie.designs import ops
-from coterie.designs.consumer08 import registration
 
 GroupPartition = tuple[str, str, int]
 """A group, a topic and a partition."""
@@ -55,7 +55,6 @@ class Ownership:
         self._shared += after[1] - before[1]
 
     def take(self, consumer: str, place: GroupPartition) -> None:
-        """Add an owner of a partition."""
         entry, owners = self._owners(place)
         if consumer not in owners:
             owners.add(consumer)
@@ -65,7 +64,6 @@ class Ownership:
                 self._shared += len(owners) == 2
 
     def give(self, consumer: str, place: GroupPartition) -> None:
-        """Remove an owner of a partition."""
         entry, owners = self._owners(place)
         if consumer in owners:
             owners.discard(consumer)
@@ -75,7 +73,6 @@ class Ownership:
                 self._shared -= len(owners) == 1
 
     def owned_by(self, consumer: str) -> set[GroupPartition]:
-        """Return the partitions that a consumer owns."""
         return set(self._places.get(consumer, ()))
 
     def _owners(self, place: GroupPartition) -> tuple[_Topic, set[str]]:
@@ -106,7 +103,6 @@ class Subscriptions:
         self._subscribers: dict[tuple[str, str], set[str]] = {}  # group and topic -> consumers
 
     def take(self, op: ops.Op) -> None:
-        """Apply an op of the scenario."""
         if isinstance(op, ops.CreateTopic):
             self._resize(op.topic, len(op.replicas))
         elif isinstance(op, ops.AddPartitions):
@@ -152,7 +148,6 @@ class Subscriptions:
 
 
 def subscription_of(op: ops.Start) -> registration.Subscription:
-    """Return the subscription of a consumer."""
     if op.whitelist is not None:
         return registration.by_filter(registration.WHITE, op.whitelist, op.streams)
     if op.blacklist is not None:

@@ -15,7 +15,7 @@ from coterie.designs.compare import Comparison
 from coterie.designs.costs import COSTS
 from coterie.designs.ops import OPS, Op
 from coterie.designs.ownership import GroupPartition
-from coterie.pages import shell
+from coterie.report import shell
 
 SCRIPTS = ("lanes", "main")
 PARTITIONS = 200  # those shared longest come first, then those without an owner longest
@@ -47,7 +47,6 @@ def render(comparison: Comparison) -> Iterator[str]:
 
 
 def page_data(comparison: Comparison) -> Row:
-    """Return the data that the scripts draw."""
     ops = comparison.scenario.ops
     totals = {design: bars_of(comparison, design).totals for design in comparison.runs}
     shown = chosen(totals)
@@ -76,7 +75,6 @@ def page_data(comparison: Comparison) -> Row:
 
 
 def bars_of(comparison: Comparison, design: str, places: Sequence[GroupPartition] = ()) -> Bars:
-    """Return the bars of a run."""
     bars = Bars(places)
     bars.follow(comparison.scenario, comparison.runs[design].timeline)
     return bars

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.arguments import boolean, called
+from coterie.base.arguments import boolean, called
+from coterie.base.schedule import Schedule, TooManySteps
 from coterie.designs import consumer_protocol, today
 from coterie.designs.bounds import refusal, step_limit
-from coterie.designs.consumer08.simulation import ZooKeeperSimulation
-from coterie.designs.coordinator09.play import play
+from coterie.designs.consumer08_simulation import ZooKeeperSimulation
+from coterie.designs.coordinator09_simulation import play
 from coterie.designs.costs import Accounts
 from coterie.designs.scenario import Scenario, read_scenario
 from coterie.designs.timeline import Timeline
 from coterie.designs.times import Times
 from coterie.errors import ArgumentError, shown
-from coterie.schedule import Schedule, TooManySteps
 
 ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
 TODAY, CONSUMER_PROTOCOL = "today", "consumer-protocol"

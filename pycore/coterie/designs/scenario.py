@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.arguments import called
+from coterie.base.arguments import called
 from coterie.designs.checks import CHECKS, ScenarioError
 from coterie.designs.op_reader import OpReader, check_settings
 from coterie.designs.ops import Op

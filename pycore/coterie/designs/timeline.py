@@ -47,7 +47,6 @@ class _Numbered(Generic[Value]):
         self._numbers: dict[Value, int] = {}
 
     def number(self, value: Value) -> int:
-        """Return the number of a value."""
         number = self._numbers.get(value)
         if number is None:
             number = self._numbers[value] = len(self.values)
@@ -72,7 +71,6 @@ class Timeline(Sequence[Entry]):
         )
 
     def add(self, at_ms: int, kind: str, consumer: str, *details: Any) -> None:
-        """Append an entry."""
         self._at.append(at_ms)
         self._kind.append(self._kinds.number(kind))
         self._consumer.append(self._consumers.number(consumer))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coterie.arguments import within
+from coterie.base.arguments import within
 
 _LATEST_MS = 2**53  # the latest time of a scenario
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from coterie.arguments import boolean, integer, sequence, text, within
+from coterie.base.arguments import boolean, integer, sequence, text, within
 from coterie.errors import ArgumentError, shown
 from coterie.histories.events import Event
 

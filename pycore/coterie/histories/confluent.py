@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from coterie.base.extras import missing_module
 from coterie.errors import ConfigError
-from coterie.extras import missing_module
 from coterie.testing.client.errors import (
     CommitFailedError,
     KafkaError,
     KafkaTimeoutError,
     error_of,
 )
-from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition
+from coterie.testing.topics import ConsumerRecord, TopicPartition
 from coterie.values import Error, OffsetAndMetadata
 
 __all__ = ["ConfluentConsumer"]

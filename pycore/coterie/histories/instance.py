@@ -8,14 +8,14 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from coterie.arguments import function
+from coterie.base.arguments import function
 from coterie.errors import CoterieError
 from coterie.histories.choices import mix, number_of
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.errors import KafkaError, WakeupError
 from coterie.testing.client.producer import Producer
-from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition
 from coterie.testing.process import Future, Process
+from coterie.testing.topics import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from coterie.histories.events import Event

@@ -15,7 +15,7 @@ from coterie.histories.timeline import clock, runs, span, timeline
 
 if TYPE_CHECKING:
     from coterie.histories.conditions import Conditions
-    from coterie.testing.cluster.topics import ConsumerRecord
+    from coterie.testing.topics import ConsumerRecord
 
 __all__ = ["Commit", "Findings", "Lost", "OutOfOrder", "Outcome", "Overlap", "Repeated", "Stuck"]
 

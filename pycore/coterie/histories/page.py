@@ -8,7 +8,7 @@ from coterie.designs.page import TINTS, merge_marks, shortened
 from coterie.histories.outcome import FINDINGS, Outcome
 from coterie.histories.runner import Run
 from coterie.histories.timeline import clock, ownership, rows_of
-from coterie.pages import shell
+from coterie.report import shell
 
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions

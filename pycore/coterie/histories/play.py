@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coterie.arguments import called, function
+from coterie.base.arguments import called, function
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.histories.actions import deployed
 from coterie.histories.events import Event, RollingDeploy

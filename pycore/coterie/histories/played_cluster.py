@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from coterie.base.operations import REQUESTS
+from coterie.base.schedule import Schedule
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import compile_values
 from coterie.errors import CoterieError
 from coterie.histories.played_consumer import PlayedConsumer
-from coterie.operations import REQUESTS
-from coterie.schedule import Schedule
-from coterie.testing.cluster import Cluster
 from coterie.testing.process import Process
+from coterie.testing.simulated_cluster import Cluster
 from coterie.values import Error
 
 __all__ = ["PlayedCluster", "PlayedSchedule"]
@@ -50,8 +50,6 @@ class PlayedSchedule(Schedule):
 
 
 class _Coordinator(GroupCoordinator):
-    """The broker's coordinator, as far as admins ask it."""
-
     def __init__(self, broker: Any, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.broker = broker
@@ -67,8 +65,6 @@ class _Coordinator(GroupCoordinator):
 
 
 class _Network:
-    """The network of the members, by their names."""
-
     def __init__(self, cluster: PlayedCluster) -> None:
         self._cluster = cluster
         self.members_cut: set[str] = set()
@@ -79,7 +75,6 @@ class _Network:
             self._cluster.on_stage(act, client.client_id, *args)
 
     def cut(self, member: str) -> None:
-        """Cut a member off."""
         self.members_cut.add(member)
         self._each(member, "cut")
 
@@ -89,7 +84,6 @@ class _Network:
         self._each(member, "heal")
 
     def lose_request(self, member: str, api: str | None) -> None:
-        """Lose the next request of a member."""
         self._each(member, "lose", api, False)
 
     def lose_response(self, member: str, api: str | None) -> None:
@@ -97,7 +91,6 @@ class _Network:
         self._each(member, "lose", api, True)
 
     def fail(self, member: str, api: str, error: Error) -> None:
-        """Refuse the next request of a member."""
         for client in self._cluster.clients_of(member):
             fault = self._cluster.broker.fail(
                 api.replace("_", ""), error=error.name, client_id=client.client_id

@@ -10,8 +10,8 @@ from coterie.histories.client_thread import ClientThread, Handed
 from coterie.testing.client.consumer import ConsumerGroupMetadata
 from coterie.testing.client.errors import KafkaError, WakeupError
 from coterie.testing.client.membership import raise_failure
-from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition
 from coterie.testing.process import Future, Process
+from coterie.testing.topics import ConsumerRecord, TopicPartition
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["PlayedConsumer"]
@@ -246,8 +246,6 @@ class PlayedConsumer:
 
 
 class _Calls:
-    """A rebalance listener, given as its three methods."""
-
     def __init__(self, assigned: Any, revoked: Any, lost: Any) -> None:
         self.on_partitions_assigned = assigned
         self.on_partitions_revoked, self.on_partitions_lost = revoked, lost

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from coterie.terminal import report_text
+from coterie.base.terminal import report_text
 
 __all__ = ["Latest", "latest", "report"]
 

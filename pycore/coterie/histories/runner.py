@@ -6,7 +6,8 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coterie.arguments import called, function
+from coterie.base.arguments import called, function
+from coterie.base.schedule import Schedule, TooManySteps
 from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS
 from coterie.histories.conditions import mapping
@@ -15,12 +16,11 @@ from coterie.histories.instance import Instance, processing_time, sleep
 from coterie.histories.invariants import Invariants
 from coterie.histories.ledger import Ledger, Note, PartitionEnd, Place
 from coterie.histories.outcome import Outcome
-from coterie.schedule import Schedule, TooManySteps
-from coterie.testing.cluster import Cluster
+from coterie.testing.simulated_cluster import Cluster
 
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions
-    from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog
+    from coterie.testing.topics import ConsumerRecord, PartitionLog
 
 __all__ = ["Run"]
 
@@ -276,7 +276,6 @@ class Run:
                 sleep(1)  # they strike before the application's callback
 
     def _check(self, instance: Instance, places: list[Place]) -> None:
-        """Check the coordinator's part in an assignment."""
         group = instance.consumer.group_metadata()
         if instance.settings.get("group.protocol") == "consumer":
             self.invariants.assigned_by_broker(group.member_id, group.generation_id)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coterie.arguments import called, integer
-from coterie.extras import missing_module
+from coterie.base.arguments import called, integer
+from coterie.base.extras import missing_module
 from coterie.histories.choices import Seeded
-from coterie.histories.drawing import checked_plan, draw_history
 from coterie.histories.events import Event
 from coterie.histories.history import History
+from coterie.histories.sampling import checked_plan, draw_history
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 
 class _Drawn:
-    """The choices of Hypothesis, which it shrinks."""
-
     def __init__(self, draw: DrawFn) -> None:
         self._draw = draw
 

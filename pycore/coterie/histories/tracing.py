@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.coordinator.recording import Recording
 from coterie.histories.runner import Run
-from coterie.traces.recording import Recording
 
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions

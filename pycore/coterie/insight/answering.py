@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from coterie.errors import CoterieError
-from coterie.insight.asking import Asker, PartitionAnswer, QuestionRequest, answer_each
+from coterie.insight.question_engine import Asker, PartitionAnswer, QuestionRequest, answer_each
 from coterie.insight.questions import newest_commits
 from coterie.insight.records.group_log import Spool
 from coterie.log.folders import Listing, find_segments
-from coterie.replay.engine import Progress, Silent
+from coterie.state.replay_engine import Progress, Silent
 from coterie.state.several_partitions import (
     Number,
     Orders,
@@ -46,7 +46,6 @@ class Waiting:
         self.spool = Spool()
 
     def put(self, answer: PartitionAnswer) -> None:
-        """Add an answer."""
         self.rows += len(answer.rows)
         if self.rows <= ROWS_IN_MEMORY:
             self.answers.append(answer)
@@ -55,7 +54,6 @@ class Waiting:
             self.answers.append((self.spool.append(body), len(body)))
 
     def take(self) -> Iterator[PartitionAnswer]:
-        """Yield the answers, and forget each."""
         self.answers.reverse()
         while self.answers:
             answer = self.answers.pop()
@@ -63,7 +61,6 @@ class Waiting:
 
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
-    """Answer in this process."""
     listing = find_segments(request.log)
     request = replace(request, log=listing)
     return each_group_once(request, listing, answer_each, answer_each(request, progress), progress)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie._core.fold.record_scan import RecordScan
+from coterie.base.times import format_duration, format_time
 from coterie.log.folders import Segment, read_segment
 from coterie.log.joined import STEP_BITS
 from coterie.log.mapped import intact
-from coterie.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -41,11 +41,9 @@ class ClockStep(NamedTuple):
 
     @property
     def by_ms(self) -> int:
-        """By how much the time goes back."""
         return self.before_ms - self.after_ms
 
     def in_words(self) -> str:
-        """Return by how much, and from when to when."""
         span = f"from {format_time(self.before_ms)} to {format_time(self.after_ms)}"
         return f"the time goes back by {format_duration(self.by_ms)}, {span}"
 
@@ -77,7 +75,6 @@ class ClockSteps:
         self.partition = 0  # of a joined log: times of different partitions are not compared
 
     def take_batches(self, batches: BatchTimes) -> None:
-        """Take the next batches."""
         known = np.flatnonzero(batches.times >= 0)
         if not len(known):
             return
@@ -95,7 +92,6 @@ class ClockSteps:
     def read(
         self, segments: Iterable[Segment], read: Callable[[Segment], Buffer] = read_segment
     ) -> None:
-        """Take all batches of the next segments."""
         for batches in batch_times(segments, read):
             self.take_batches(batches)
 

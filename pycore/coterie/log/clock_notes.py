@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from coterie.base.times import format_duration, format_time
 from coterie.log.trust import named
-from coterie.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from coterie.log.clock import Begin, ClockStep, Cut
@@ -68,5 +68,4 @@ class ClockNotes:
 
 
 def batches(count: int) -> str:
-    """Return a number of batches in words."""
     return "1 batch" if count == 1 else f"{count:,} batches"

@@ -129,7 +129,6 @@ class Cursor:
         return version
 
     def string(self) -> str:
-        """Return a text."""
         return self.take(self.number("h")).decode("utf-8", "replace")
 
     def nullable_bytes(self) -> bytes | None:

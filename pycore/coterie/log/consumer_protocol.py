@@ -16,9 +16,9 @@ from coterie._core.codec.schema import (
     encode_assignment,
     encode_subscription,
 )
-from coterie.arguments import binary, integer, sequence, string, walked, within
+from coterie.base.arguments import binary, integer, sequence, string, walked, within
+from coterie.base.ordering import java_order
 from coterie.errors import ArgumentError, CorruptData, shown
-from coterie.ordering import java_order
 
 __all__ = [
     "Subscription",

@@ -10,10 +10,10 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from coterie.atomic_file import atomic_write
+from coterie.base.atomic_file import atomic_write
+from coterie.base.user_files import FileTooLarge, read_regular
 from coterie.errors import LogError
 from coterie.log.folders import Listing
-from coterie.user_files import FileTooLarge, read_regular
 
 __all__ = [
     "STATE_FILE",

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from coterie._core.codec.batch import LogReader, batch_boundaries
+from coterie.base.ordering import partition_order
+from coterie.base.user_files import open_regular
 from coterie.errors import LogError
 from coterie.log.mapped import MappedSegment, intact, truncated
-from coterie.ordering import partition_order
-from coterie.user_files import open_regular
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -338,7 +338,6 @@ def _partition_folder(path: str, aside: list[str]) -> list[Segment]:
 
 
 def _segments_in(path: str, partition: int, aside: list[str]) -> list[Segment]:
-    """Return the segments in a partition's folder."""
     segments = []
     for name in _entries(path):
         file = os.path.join(path, name)
@@ -376,7 +375,6 @@ def _segment(path: str, partition: int | None) -> Segment:
 
 
 def _named_file(path: str) -> Segment:
-    """Return the segment of a path to a file."""
     name = os.path.basename(path)
     if name.endswith(ASIDE_FILE):
         raise LogError(f"{path}: Kafka has set this file aside, it is no live log; {ASK_FOR}")

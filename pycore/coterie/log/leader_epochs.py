@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from coterie.base.user_files import FileTooLarge, read_regular
 from coterie.log.batch_headers import NO_EPOCH
 from coterie.log.trust import named
-from coterie.user_files import FileTooLarge, read_regular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,7 +118,6 @@ class EpochJumps:
         self._several_led: set[int | None] = set()  # partitions with more replicas than one
 
     def add(self, segment: Segment, headers: NDArray[Any]) -> None:
-        """Add the batches of a partition's next segment."""
         headers = headers[headers["leader_epoch"] != NO_EPOCH]
         if not len(headers):
             return

@@ -38,7 +38,6 @@ class MappedSegment(mmap.mmap):
         return mapped
 
     def close(self) -> None:
-        """Unmap the file."""
         super().close()
         self.guard.close()
 

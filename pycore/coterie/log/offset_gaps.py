@@ -27,7 +27,6 @@ class OffsetGaps:
         self._first: str | None = None
 
     def add(self, segment: Segment, headers: NDArray[Any]) -> None:
-        """Add the batches of a partition's next segment."""
         if not len(headers):
             return
         base, ends = headers["base_offset"], headers["last_offset"] + 1

@@ -49,7 +49,6 @@ class SetBack:
         return stretches
 
     def take(self, batches: BatchTimes) -> None:
-        """Take the next batches."""
         numbers = self.count + np.cumsum(batches.records) - batches.records
         self.count += int(batches.records.sum())
         known = np.flatnonzero(batches.times >= 0)

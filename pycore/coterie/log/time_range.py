@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coterie.base.times import MAX_MS
 from coterie.log.clock import begin_of, cut_at
 from coterie.log.folders import Segment
 from coterie.log.trust import named
-from coterie.times import MAX_MS
 
 MIN_MS = -1 << 63
 

@@ -15,12 +15,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coterie._core.codec.batch import LogReader
+from coterie.base.ordering import partition_order
+from coterie.base.user_files import FileTooLarge, read_regular
 from coterie.errors import LogError
 from coterie.log.copy_state import read_copy_state
 from coterie.log.mapped import intact
 from coterie.log.trust import named
-from coterie.ordering import partition_order
-from coterie.user_files import FileTooLarge, read_regular
 
 if TYPE_CHECKING:
     from coterie.log.folders import Listing, Segment

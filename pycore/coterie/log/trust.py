@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from coterie.times import format_time
+from coterie.base.times import format_time
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold_state import Scanned

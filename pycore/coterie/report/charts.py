@@ -86,7 +86,6 @@ class Census:
         self.parts: list[Numbers] = []  # of each part absorbed
 
     def take(self, records: RecordColumns) -> None:
-        """Count the next piece."""
         self.records += len(records)
         self.names = records.groups
         self.groups.fit(len(self.names))
@@ -130,7 +129,6 @@ class Census:
         self.points["count"][numbers.keys[: later.points.count]] += later.points["count"]
 
     def numbers(self) -> dict[str, int]:
-        """Return the number of each group."""
         return {name: number for number, name in enumerate(self.names)}
 
     def lines(self) -> dict[str, list[Line]]:
@@ -163,12 +161,10 @@ class ChartPlan:
         return max(self.last_ms // self.span_ms - self.first_ms // self.span_ms + 1, 0)
 
     def cells_of(self, line: Line) -> int:
-        """Return the maximum number of a line's points."""
         return self.spans if is_sampled(line) else line[-1]
 
     @property
     def cells(self) -> int:
-        """The maximum number of points."""
         return self.spans + sum(map(self.cells_of, self.lines))
 
 
@@ -244,7 +240,6 @@ class Charts:
         self.value = np.zeros(points, np.int64)
 
     def take(self, records: RecordColumns) -> None:
-        """Draw the next piece."""
         times = time_of(records)
         runs = runs_of(records, times)
         ms, group = times[runs.first], runs.group
@@ -268,7 +263,6 @@ class Charts:
             self._draw_last(times[rows[sampled]], records.offset[rows[sampled]], cells)
 
     def _draw_each(self, records: RecordColumns, times: Array, keys: Array, rows: Array) -> None:
-        """Give each commit the next cell of its key."""
         codes = np.sort((keys << 32) | rows)  # much faster than sorting rows by key
         keys, rows = codes >> 32, codes & LOW
         start = np.flatnonzero(np.diff(keys, prepend=-1))

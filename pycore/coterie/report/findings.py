@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from heapq import nsmallest
 from typing import Any
 
+from coterie.base.ordering import java_order
 from coterie.insight.questions import audit
-from coterie.ordering import java_order
 from coterie.report.sections import SECTIONS
 
 SHOWN = 10
@@ -26,13 +26,11 @@ class Findings:
         self.of_groups: dict[str, tuple[int, list[list[Any]]]] = {}
 
     def add(self, group: str, tables: Row) -> None:
-        """Add the tables of a group's page."""
         table = tables.get(NAME)
         if table is not None:
             self.of_groups[group] = table["count"], table["rows"][:SHOWN]
 
     def drop(self, groups: Iterable[str]) -> None:
-        """Remove groups."""
         for group in groups:
             self.of_groups.pop(group, None)
 

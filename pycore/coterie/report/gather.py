@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from coterie.base.ordering import java_order, place_order
 from coterie.insight.answering import orders_in
-from coterie.insight.asking import answer_each
 from coterie.insight.groups.rebalances import rebalances
 from coterie.insight.groups.topic_names import topic_names
+from coterie.insight.question_engine import answer_each
 from coterie.insight.questions.explain import REQUESTS
 from coterie.insight.questions.metrics import commit_counts, counted_state, head_of
 from coterie.insight.records.aggregates import run_aggregates
@@ -33,14 +34,13 @@ from coterie.insight.records.partition_view import GroupHistory, PartitionView, 
 from coterie.insight.records.threads import each_partition
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing, Log, find_segments
-from coterie.ordering import java_order, place_order
-from coterie.pages.shell import compact_json
-from coterie.replay.engine import Progress, Silent
 from coterie.report import ownership
 from coterie.report.charts import Census, ChartPlan, Charts, batches_of
 from coterie.report.findings import Findings
 from coterie.report.sections import SECTIONS, Basis, aggregates_of_sections, exact, tables_of
+from coterie.report.shell import compact_json
 from coterie.report.spans import SpanCounts, span_of
+from coterie.state.replay_engine import Progress, Silent
 from coterie.state.several_partitions import lines_of, together
 
 LINES = 40  # partitions in the chart of offsets, those with most commits
@@ -106,7 +106,6 @@ class Gathered:
         return max((since_ms for _, since_ms in self.compacted), default=None)
 
     def drop(self, groups: Collection[str]) -> None:
-        """Remove groups from the overview and the details."""
         kept = [pair for pair in self.in_order() if pair[0][0] not in groups] if groups else None
         if kept is not None:
             self.findings.drop(groups)
@@ -167,7 +166,6 @@ def gather_log(
 
 
 def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
-    """Add a partition and its groups."""
     details = add_groups(whole, view, basis)
     census = details.census
     whole.partitions += 1
@@ -351,7 +349,6 @@ class GroupDetails:
         return rebalances(self.view, self.view.histories.get(group), self.newer.get(group, ()))
 
     def head(self, row: Row) -> Row:
-        """Return the head of a group's page."""
         metrics = head_of(row, self.rebalances(row["group_id"]))
         return {
             "type": row["type"],
@@ -377,7 +374,6 @@ class GroupDetails:
         return {"rows": rows, "count": len(keys), "present": len(present)}
 
     def timeline(self, group: str, row: Row | None, life: GroupHistory | None) -> Row:
-        """Return the members' bars over time."""
         bars: list[ownership.MemberBar] = []
         clients: dict[str, Any] = {}
         left_out = 0

@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from coterie.base.printable import printable
+from coterie.base.times import format_duration, format_time
 from coterie.insight.groups.causes import counted
-from coterie.insight.render.tables import shortened
-from coterie.printable import printable
+from coterie.insight.tables import shortened
 from coterie.report.gather import OVERVIEW, Gathered
 from coterie.report.page import section_data
 from coterie.report.sections import SECTIONS, Basis, Section
-from coterie.times import format_duration, format_time
 
 ROWS = 100  # of a table, the last ones
 SECTIONS_SHOWN = ("causes", "clients", "findings")
@@ -84,7 +84,6 @@ def log_lines(whole: Gathered) -> Iterator[str]:
 
 
 def group_lines(group: str, detail: Row, basis: Basis) -> Iterator[str]:
-    """Yield the part of one group."""
     head = detail["head"]
     since = head["trusted_from_ms"]
     yield f"\n## Group {escaped(shortened(group))}\n"
@@ -101,7 +100,6 @@ def group_lines(group: str, detail: Row, basis: Basis) -> Iterator[str]:
 
 
 def section_lines(section: Section, data: Row, since: int | None, basis: Basis) -> Iterator[str]:
-    """Yield one table of a group."""
     columns = section_data(section, basis)["columns"]
     yield f"\n### {section.title}\n\n"
     if not data["count"]:
@@ -127,29 +125,24 @@ def table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def shown(name: str, value: Any) -> str:
-    """Return a cell of the overview."""
     if name == "group":
         return escaped(shortened(value)) or "(empty id)"
     return FORMATS["time" if name == "last_commit" else "text"](value)
 
 
 def text(value: Any) -> str:
-    """Return a value as text."""
     return NONE if value is None or value == "" else escaped(str(value))
 
 
 def escaped(plain: str) -> str:
-    """Escape markup and control characters of a text."""
     return MARKUP.sub(r"\\\1", printable(plain))
 
 
 def time(ms: int | None) -> str:
-    """Return a time."""
     return NONE if ms is None else format_time(ms)
 
 
 def duration(ms: int | None) -> str:
-    """Return a duration."""
     return NONE if ms is None else format_duration(ms)
 
 

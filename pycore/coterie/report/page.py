@@ -1,16 +1,16 @@
-"""The page of a log: the data that its scripts draw. ``coterie.pages`` makes the file."""
+"""The page of a log: the data that its scripts draw. ``coterie.report`` makes the file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from coterie.insight.asking import find_question
+from coterie.base.times import format_duration, format_time
+from coterie.insight.question_engine import find_question
 from coterie.insight.questions.audit import SEVERITIES
-from coterie.pages import shell
+from coterie.report import shell
 from coterie.report.gather import OVERVIEW, Gathered
 from coterie.report.sections import SECTIONS, Basis, Section
-from coterie.times import format_duration, format_time
 
 SCRIPTS = ("data", "lines", "ownership", "findings", "overview", "group", "main")
 KINDS = {"timestamp": "time", "int32": "number", "int64": "number", "double": "number"}
@@ -32,7 +32,6 @@ def render(whole: Gathered, title: str, subtitle: str, basis: Basis) -> Iterator
 
 
 def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
-    """Return the data that the scripts draw."""
     pairs = list(whole.in_order())
     columns = [section.column for section in SECTIONS if section.column is not None]
     span_ms = max(whole.commits.span_ms, whole.rebalances.span_ms)

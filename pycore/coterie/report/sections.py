@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.insight.asking import find_question, rows_of
-from coterie.insight.brokerlogs.lines import BrokerLogLine
+from coterie.insight.question_engine import find_question, rows_of
 from coterie.insight.questions import audit, expire, explain
 from coterie.insight.questions.explain_text import cause_of, summed, waited
+from coterie.insight.questions.server_log_lines import BrokerLogLine
 from coterie.insight.records.aggregates import Aggregate
 from coterie.insight.records.log_parts import aggregate_factory
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
@@ -208,7 +208,6 @@ def questions(basis: Basis) -> dict[str, Any]:
 def aggregates_of_sections(
     view: PartitionView, basis: Basis
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregates of all questions of a page."""
     aggregates: dict[str, tuple[RecordFilter, Aggregate]] = {}
     for name, ask in questions(basis).items():
         make = aggregate_factory(find_question(name))
@@ -249,7 +248,6 @@ def table_of(section: Section, rows: list[Row]) -> Row:
 
 
 def shown_column(section: Section, name: str, rows: list[Row]) -> list[Any]:
-    """Return a column of a section's table."""
     if name in section.texts:
         return [section.texts[name](row) for row in rows]
     values = [row[name] for row in rows]

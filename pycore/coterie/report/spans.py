@@ -70,7 +70,6 @@ class SpanCounts:
         return [number * self.span_ms for number in numbers]
 
     def _widen(self, span_ms: int) -> None:
-        """Count by spans of at least this length."""
         factor, wider = max(span_ms // self.span_ms, 1), dict[int, int]()
         for number, count in self.counts.items():
             wider[number // factor] = wider.get(number // factor, 0) + count

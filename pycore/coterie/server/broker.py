@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from coterie.arguments import called, file_path, span, walked, whole, within
+from coterie.base.arguments import called, file_path, span, walked, whole, within
+from coterie.coordinator.recording import Recording
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
 from coterie.server.config import Settings, server_config
@@ -28,7 +29,6 @@ from coterie.server.running import Running
 from coterie.server.server_thread import ServerThread
 from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import refuse_wrong_topics
-from coterie.traces.recording import Recording
 
 __all__ = ["Broker"]
 
@@ -421,13 +421,12 @@ def _users_of(users: Any, places: tuple[Place, ...]) -> Any:
         if any(place.protocol.startswith("sasl_") for place in places):
             raise ArgumentError("a listener with SASL needs sasl_users")
         return None
-    from coterie.server.services import sasl
+    from coterie.server.services.users import read_users, users_of
 
-    return sasl.users_of(users) if isinstance(users, Mapping) else sasl.read_users(users)
+    return users_of(users) if isinstance(users, Mapping) else read_users(users)
 
 
 def _tls_of(tls: Any) -> tuple[Any, bool]:
-    """Return the context, and whether clients need a certificate."""
     if tls is None:
         return None, False
     from ssl import CERT_REQUIRED, SSLContext

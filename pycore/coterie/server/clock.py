@@ -80,11 +80,9 @@ class Timers:
         self.now_ms = max(self.now_ms, now_ms)
 
     def __len__(self) -> int:
-        """Return how many are armed."""
         return len(self._heap) - self._cancelled
 
     def _sweep(self) -> None:
-        """Drop cancelled timers before they are the majority."""
         if self._cancelled > max(_FEW, len(self._heap) // 2):
             armed = [entry for entry in self._heap if entry[2].function is not None]
             heapify(armed)

@@ -14,14 +14,14 @@ from typing import Any
 from coterie.server.clock import Timers
 from coterie.server.context import Context
 from coterie.server.releases import DEFAULT_RELEASE, Release
-from coterie.server.services.data.broker_configs import BrokerConfigs
-from coterie.server.services.data.topics import Topics
+from coterie.server.services.authentication import Authentication, Mechanisms
+from coterie.server.services.broker_configs import BrokerConfigs
 from coterie.server.services.features import Features
 from coterie.server.services.group_configs import GroupConfigs
 from coterie.server.services.groups import Groups
-from coterie.server.services.sasl.authentication import Authentication, Mechanisms
-from coterie.server.services.sasl.users import Users
-from coterie.server.services.txn.coordinator import TransactionCoordinator
+from coterie.server.services.topics import Topics
+from coterie.server.services.transaction_coordinator import TransactionCoordinator
+from coterie.server.services.users import Users
 
 __all__ = ["Address", "Cluster", "Listener", "Node"]
 
@@ -42,12 +42,10 @@ class Listener:
 
     @property
     def sasl(self) -> bool:
-        """Whether peers have to authenticate by SASL."""
         return (self.protocol or self.name).startswith("sasl_")
 
     @property
     def tls(self) -> bool:
-        """Whether connections use TLS."""
         return (self.protocol or self.name).endswith("ssl")
 
 
@@ -111,11 +109,9 @@ class Cluster(Context):
         return self.features.has_consumer_groups and "consumer" in self.config.group_protocols
 
     def node(self, node_id: int) -> Node:
-        """Return a broker by its id."""
         return self.nodes[node_id]
 
     def leader_of(self, topic: str, partition: int) -> Node:
-        """Return the broker that leads a partition."""
         return self.nodes[min(self.nodes)]
 
     def coordinator_of(self, key_type: int, key: str) -> Node:
@@ -124,28 +120,23 @@ class Cluster(Context):
 
     @cached_property
     def topics(self) -> Topics:
-        """Topics and their data."""
         return Topics(self)
 
     @cached_property
     def broker_configs(self) -> BrokerConfigs:
-        """The dynamic settings of brokers."""
         elects = self.features.elects_by_isr
         return BrokerConfigs(self.topics, elects_by_isr=elects)
 
     @cached_property
     def groups(self) -> Groups:
-        """The group coordinator."""
         return Groups(self, self.topics)
 
     @cached_property
     def group_configs(self) -> GroupConfigs:
-        """The settings of single groups."""
         return GroupConfigs(self.config, self.groups, self.release.name)
 
     @cached_property
     def transactions(self) -> TransactionCoordinator:
-        """The transaction coordinator."""
         return TransactionCoordinator(self, self.topics, self.groups, self.features)
 
     def authentication(self, listener: Listener) -> Authentication:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coterie.arguments import boolean, within
+from coterie.base.arguments import boolean, within
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError, ConfigError, shown
@@ -110,25 +110,20 @@ class Settings(Mapping[str, Any]):
         self.without_effect = without_effect
 
     def __getitem__(self, name: str) -> Any:
-        """Return a setting by Kafka's name."""
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
         return iter(self._values)
 
     def __len__(self) -> int:
-        """Return the number of settings."""
         return len(self._values)
 
     @property
     def coordinator(self) -> dict[str, Any]:
-        """The settings of the group coordinator."""
         return {name: self._values[name] for name in OF_COORDINATOR}
 
     @property
     def rack(self) -> str | None:
-        """The rack of the broker."""
         return self._values.get(_RACK)
 
     @property

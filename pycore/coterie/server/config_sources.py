@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from coterie.base.properties import MalformedProperties, read_properties
 from coterie.errors import ConfigError
-from coterie.properties import MalformedProperties, read_properties
 from coterie.server.broker_settings import is_known
 from coterie.server.config import DEFAULTS, refuse_foreign
 
@@ -38,7 +38,6 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 
 def _value_of(text: str) -> Any:
-    """Convert text to the type that it looks like."""
     text = text.strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coterie.base.terminal import print_text
 from coterie.coordinator.clock import SharedClock
 from coterie.server.clock import Timers
 from coterie.server.config import Settings, server_config
 from coterie.server.ids import Ids
 from coterie.server.rate_limited_log import RateLimitedLog
 from coterie.server.releases import DEFAULT_RELEASE, Release
-from coterie.terminal import print_text
 
 __all__ = ["Context"]
 

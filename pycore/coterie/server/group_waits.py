@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from coterie.arguments import text, whole, within
+from coterie.base.arguments import text, whole, within
 from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.services.groups import GroupView
@@ -126,7 +126,6 @@ class GroupWaits:
         return None
 
     def advance(self, now_ms: int) -> None:
-        """Move to a time."""
         self.now_ms = now_ms
 
     # Waits

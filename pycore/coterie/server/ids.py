@@ -44,7 +44,6 @@ class Ids:
         return self._producer_ids - 1
 
     def number(self, bits: int) -> int:
-        """Return a random number of this many bits."""
         return self._source("number").getrandbits(bits)
 
     def _source(self, kind: str) -> random.Random:

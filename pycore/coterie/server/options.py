@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coterie.arguments import within
+from coterie.base.arguments import within
 from coterie.errors import ArgumentError, shown
 from coterie.server.releases import DEFAULT_RELEASE, Release
 
@@ -47,7 +47,6 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name of the listener, else the protocol."""
         return self.name or self.protocol
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.printable import printable
+from coterie.base.printable import printable
 
 if TYPE_CHECKING:
     from coterie.server.clock import Timers
@@ -68,6 +68,5 @@ def quoted(value: str | None) -> str:
 
 
 def _shortened(line: str) -> str:
-    """Shorten a line, and escape unprintable characters."""
     cut = line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
     return printable(cut)

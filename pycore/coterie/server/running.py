@@ -8,17 +8,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from coterie.arguments import text, whole
+from coterie.base.arguments import text, whole
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.api.call import Call, Dispatcher, Handler
 from coterie.server.api.faults import Fault, Watch
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.group_waits import GroupCondition, GroupWaits, timeout_of
+from coterie.server.history_adapter import Stage
 from coterie.server.net.accepting import Acceptor
-from coterie.server.net.listener import Heart, Peer, Peers, epoch_ms
+from coterie.server.net.listener import ClockDriver, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
 from coterie.server.services.groups import GroupView
-from coterie.server.stage import Stage
 from coterie.server.topics_at_start import make_topics
 
 __all__ = ["Running"]
@@ -72,7 +72,7 @@ class Running:
         """
         cluster = self.cluster
         self._loop = asyncio.get_running_loop()
-        self._heart = Heart(self._loop, cluster, virtual=self.options.virtual)
+        self._heart = ClockDriver(self._loop, cluster, virtual=self.options.virtual)
         self.dispatcher.call_soon = self._loop.call_soon
         self._peers = Peers(self.dispatcher, self._heart)
         if ignored := cluster.config.without_effect:
@@ -114,7 +114,6 @@ class Running:
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
         return len(self._peers.all)
 
     def beside(self, server: Acceptor) -> None:
@@ -136,7 +135,6 @@ class Running:
 
     @property
     def stage(self) -> Stage:
-        """What a history does to this server."""
         if self._stage is None:
             _ = self.watch  # faults come after what the stage does
             self._stage = Stage(self.cluster, self.dispatcher, self._abort_connection)
@@ -193,7 +191,6 @@ class Running:
         self._notice()
 
     def _notice(self) -> None:
-        """Check the waits for groups."""
         if self._waits is not None:
             self._waits.notice()
 
@@ -224,7 +221,6 @@ class Running:
             self._notice()
 
     async def stop(self) -> None:
-        """Send the pending output, and close."""
         await self._close_servers()
         for server in self._beside:
             server.close()

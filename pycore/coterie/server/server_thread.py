@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from coterie.errors import CoterieError
-from coterie.server.ending import end_other_tasks
 from coterie.server.options import Options
 from coterie.server.running import Running
+from coterie.server.shutdown import end_other_tasks
 
 __all__ = ["ServerThread"]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
-from coterie.server.ending import end_other_tasks, end_signals
 from coterie.server.net.listener import new_loop
 from coterie.server.options import Options, Place
 from coterie.server.running import Running
+from coterie.server.shutdown import end_other_tasks, end_signals
 
 if TYPE_CHECKING:
-    from coterie.traces.recording import Recording
+    from coterie.coordinator.recording import Recording
 
 __all__ = ["freeze_survivors", "serve"]
 
@@ -72,7 +72,7 @@ def _write_trace(
     import secrets  # here, as most servers write no trace
     import tempfile
 
-    from coterie.atomic_file import check_file
+    from coterie.base.atomic_file import check_file
 
     assert recording is not None
     groups = running.cluster.groups
@@ -111,7 +111,7 @@ def freeze_survivors(phase: str, info: dict[str, int]) -> None:
 
 
 def _recording_of(running: Running) -> Recording:
-    from coterie.traces.recording import Recording
+    from coterie.coordinator.recording import Recording
 
     recording = Recording()
     running.cluster.groups.record_into(recording)
@@ -122,13 +122,13 @@ async def _start_beside(running: Running) -> None:
     """Start the HTTP servers: control for tests, and metrics."""
     options, log = running.options, running.cluster.log
     if options.control is not None:
-        from coterie.server.admin.control import Control
+        from coterie.server.control import Control
 
         methods = ("GET", "POST", "DELETE")
         respond = Control(running).respond
         log(f"control at {await http_beside(running, options.control, respond, methods)}")
     if options.metrics is not None:
-        from coterie.server.admin.metrics import Metrics
+        from coterie.server.metrics import Metrics
 
         log(f"metrics at {await http_beside(running, options.metrics, Metrics(running).respond)}")
 
@@ -137,8 +137,8 @@ async def http_beside(
     running: Running, place: Place, respond: Any, methods: tuple[str, ...] = ("GET", "HEAD")
 ) -> str:
     """Serve HTTP at an address while the server runs; return the address."""
-    from coterie.server.admin import http
-    from coterie.server.admin.access import Access
+    from coterie.server import http
+    from coterie.server.access import Access
 
     access = Access(loopback=place.is_loopback, methods=methods)
     server = await http.serve(place, respond, access)

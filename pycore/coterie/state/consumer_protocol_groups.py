@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.schema import decode_key, decode_value
+from coterie.base.ordering import java_order
 from coterie.consumer_groups import encode_topic_id
 from coterie.errors import CorruptData
-from coterie.ordering import java_order
 
 if TYPE_CHECKING:
     from coterie._core.coordinator.consumer.group import ReplayedGroup
@@ -27,8 +27,6 @@ Claims = Sequence[tuple[Set[str], Set[str]]]
 
 
 class Protocol(NamedTuple):
-    """Key versions of a protocol's records."""
-
     epoch: int
     partition_metadata: int
     member: int

@@ -61,7 +61,7 @@ def commits_table(number: int | None, history: History) -> pa.Table:
 def _chunk(number: int | None, history: History, start: int, end: int) -> pa.Table:
     import pyarrow as pa
 
-    from coterie.arrow_text import slices, texts_of, to_text
+    from coterie.base.arrow_text import slices, texts_of, to_text
 
     schema = stored_schema()
     columns = history.columns(start, end)

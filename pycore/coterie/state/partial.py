@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.fold.fold import PartitionFold, absorb, dump, restore
 from coterie._core.fold.fold_state import ON_FAULT
-from coterie.arguments import integer, sequence, string, walked, within
+from coterie.base.arguments import integer, sequence, string, walked, within
+from coterie.base.ordering import java_order, partition_order
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.mapped import intact
-from coterie.ordering import java_order, partition_order
 from coterie.state import several_partitions
 from coterie.state.pickling import pack, unpack
 

@@ -94,7 +94,6 @@ def unpack(what: str, data: Buffer) -> Any:
 
 
 def _check_body(what: str, header: memoryview, body: memoryview) -> None:
-    """Check length and checksum."""
     if header[-_CHECK.size :] != _CHECK.pack(len(body), crc32c(body)):
         raise CorruptData(
             f"these bytes are no whole {what}: they were cut or changed; send or store it again"
@@ -102,8 +101,6 @@ def _check_body(what: str, header: memoryview, body: memoryview) -> None:
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler for coterie's classes and numpy's arrays alone."""
-
     def find_class(self, module: str, name: str) -> Any:
         """Return an allowed class or function; raise for others."""
         place = module, name

@@ -24,7 +24,6 @@ REDPANDA = (
 
 
 def is_of_redpanda(fold: PartitionFold) -> bool:
-    """Whether a group's metadata have Redpanda's layout."""
     values = (record.value for log in fold.groups.values() for record in (log.first, log.last))
     return any(value is not None and is_redpandas(value) for value in values)
 

@@ -13,7 +13,7 @@ from coterie._core.codec.schema import consumer_topics, read_group_value
 from coterie._core.fold import fold as partial
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.fold_state import Committed
-from coterie.ordering import java_order, place_order
+from coterie.base.ordering import java_order, place_order
 from coterie.state.consumer_protocol_groups import newer_groups
 
 KEY_GROUP = 2
@@ -34,7 +34,6 @@ def visible_offsets(
 
 
 def offset_row(topic: str, partition: int, committed: Committed) -> dict[str, Any]:
-    """Return one offset as a row."""
     expires = committed.expire_timestamp
     return {
         "topic": topic,

@@ -94,7 +94,6 @@ def members() -> pa.Schema:
 
 
 def offsets() -> pa.Schema:
-    """One row per visible committed offset."""
     import pyarrow as pa
 
     return _own(*_offset_fields(), pa.field("appended_batch_offset", pa.int64()))

@@ -22,8 +22,8 @@ from coterie._core.codec.compression import partition_for
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.fold import fold as partial
 from coterie._core.fold.fold import absorb, dump, restore, settle_removed
+from coterie.base.ordering import java_order, partition_order
 from coterie.log.joined import STEP_BITS
-from coterie.ordering import java_order, partition_order
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
@@ -131,7 +131,6 @@ def found(folds: Folds, count: int | None) -> Orders:
 
 
 def times_of(group: str, times: Mapping[Number, Mapping[str, Times]]) -> dict[Number, Times]:
-    """Return the times of a group in each partition."""
     return {number: of_groups.get(group, UNKNOWN) for number, of_groups in times.items()}
 
 
@@ -313,6 +312,5 @@ def explanation(group: str, order: Sequence[Number], count: int | None) -> str:
 
 
 def named(order: Sequence[Number]) -> str:
-    """Return partitions in words, the newest with its mark."""
     *older, newest = ("unknown" if number is None else str(number) for number in order)
     return f"partitions {', '.join(older)} and {newest} (the newest) of __consumer_offsets"

@@ -15,7 +15,7 @@ import numpy as np
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.fold import fold as partial
 from coterie._core.fold.history import Generation
-from coterie.arrow_text import slices, to_text
+from coterie.base.arrow_text import slices, to_text
 from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.history import commits_table
 from coterie.state.rows import head_rows, pending_by_group
@@ -117,7 +117,6 @@ def from_rows(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def offsets_table(fold: PartitionFold) -> pa.Table:
-    """Return the visible offsets of a partition."""
     import pyarrow as pa
 
     columns = partial.offset_columns(fold)

@@ -37,9 +37,10 @@ from coterie.testing.client.errors import (
     RetriableError,
     WakeupError,
 )
-from coterie.testing.cluster import Cluster, ConsumerRecord, TopicPartition
 from coterie.testing.consumer import ConsumerMember, MemberState
 from coterie.testing.member import Member
+from coterie.testing.simulated_cluster import Cluster
+from coterie.testing.topics import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from coterie.histories import History, histories, random_history

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from coterie.arguments import sequence, within
+from coterie.base.arguments import sequence, within
 from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.consumer_protocol import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from coterie.arguments import text
+from coterie.base.arguments import text
 from coterie.consumer_groups import ConsumerGroupHeartbeatResponse
 from coterie.errors import ArgumentError, shown
 from coterie.testing.assignors import Partitions

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Signature, signature
 from typing import Any, ClassVar
 
-from coterie.arguments import function, sequence, text, whole, within
+from coterie.base.arguments import function, sequence, text, whole, within
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.testing.assignors import Partitions
@@ -94,7 +94,6 @@ class Member:
             Member._of_protocol[protocol] = cls
 
     def __new__(cls, *_: Any, protocol: str = "classic", **__: Any) -> Member:
-        """Make a member of the class of its protocol."""
         if not isinstance(protocol, str) or protocol not in Member._of_protocol:
             known = ", ".join(map(repr, Member._of_protocol))
             raise ArgumentError(f"protocol must be one of {known}, not {shown(protocol)}")
@@ -216,7 +215,6 @@ class Member:
         return flat(self.assignment)
 
     def _call(self, what: str, partitions: list[tuple[str, int]]) -> None:
-        """Call the rebalance listener."""
         self._log(what, partitions)
         if self.on_rebalance is not None:
             self.on_rebalance(what, partitions)

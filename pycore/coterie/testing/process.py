@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from coterie._core.structures.schedule import LAST_CALLS, MOST_CALLS, Future, Timer, Waiter
+from coterie.base.extras import missing_module
+from coterie.base.schedule import Schedule
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.extras import missing_module
-from coterie.schedule import Schedule
 
 __all__ = ["MOST_CALLS", "Future", "Process", "Timer", "process_of"]
 
@@ -85,7 +85,7 @@ class Process(Waiter):
         raise greenlet.GreenletExit
 
     def start(self, program: Callable[..., Any], *args: Any) -> None:
-        """Run a program in this process, from now on; what it raises, the clock's caller gets."""
+        """Run a program in this process; its exceptions reach whoever advances the clock."""
         try:
             import greenlet
         except ModuleNotFoundError as error:

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from coterie._core.codec.layout import Layout, layout_of
 from coterie._core.wire.codec import Codec, Request, Response
+from coterie.base.schemas import SECTIONS
 from coterie.errors import WireError
-from coterie.schemas import SECTIONS
 
 __all__ = [
     "APIS",

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from coterie.base.log_layouts import LogReader
 from coterie.errors import CoterieError
-from coterie.log_layouts import LogReader
 from coterie.wire.logged import as_logged
 
 __all__ = ["COMPLETED", "Exchange", "as_kafka_logs_it", "by_the_table", "exchanges"]
@@ -70,8 +70,8 @@ def exchanges(
     """Yield the completed requests of a log in order, and count other lines in ``left_out``.
 
     ``apis`` selects APIs by ``requestApiKeyName``; lines of other APIs are not parsed. ``zone`` is
-    the time zone of the log: see ``coterie.times.LogClock``. ``log`` counts the completed requests,
-    parsed or not, and the lines that should be one.
+    the time zone of the log: see ``coterie.base.times.LogClock``. ``log`` counts the completed
+    requests, parsed or not, and the lines that should be one.
 
     Raises
     ------

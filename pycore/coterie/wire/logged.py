@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from coterie.schemas import SECTIONS
+from coterie.base.schemas import SECTIONS
 
 __all__ = ["Logged", "as_logged"]
 

@@ -15,7 +15,6 @@ MAX_MS = (1 << 63) // 1000
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with Spark's types."""
     import pyarrow as pa
 
     return pa.schema([pa.field(f.name, _spark_type(f.type)) for f in schema])

@@ -17,17 +17,17 @@ from dataclasses import replace as with_changes
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from coterie.arguments import walked, whole
+from coterie.base.arguments import walked, whole
+from coterie.base.ordering import partition_order
+from coterie.base.times import parse_time
 from coterie.errors import ArgumentError, CoterieError, FaultFound, shown
 from coterie.log.folders import Listing, Segment, find_segments
-from coterie.ordering import partition_order
-from coterie.replay.engine import Read, Summary, summarize
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 from coterie.state.pickling import unpack
+from coterie.state.replay_engine import Read, Summary, summarize
 from coterie.state.schemas import SCHEMAS
 from coterie.state.several_partitions import count_of
-from coterie.times import parse_time
 from coterie_spark.replay_job import joining, lines, merging, on_the_driver, plan, scanning
 from coterie_spark.replay_job.arrow import spark_schema
 from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
@@ -141,7 +141,6 @@ class Replay(Mapping[str, "DataFrame"]):
 
 
 def table_of(products: DataFrame, name: str) -> DataFrame:
-    """Return a table from the products of a merge."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = spark_schema(SCHEMAS[name]())
@@ -196,7 +195,6 @@ def table_names(options: ScanOptions) -> list[str]:
 def options_of(
     at: int | str | datetime | None, history: bool, on_fault: str, groups: Iterable[str] | None
 ) -> ScanOptions:
-    """Return the options of a scan, checked."""
     if isinstance(groups, str):
         groups = [groups]
     options = ScanOptions(
@@ -248,13 +246,11 @@ def run(
 
 
 def part_of(listing: Listing, numbers: Collection[Number]) -> Listing:
-    """Return a listing with some of its partitions."""
     segments = tuple(one for one in listing.segments if one.partition in numbers)
     return with_changes(listing, segments=segments)
 
 
 def without_history(options: ScanOptions) -> ScanOptions:
-    """Return the options of a scan for states alone."""
     return with_changes(options, history=False)
 
 

@@ -19,8 +19,8 @@ from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.errors import CoterieError
-from coterie.replay.engine import Conf, Progress, ReplayRequest, Summary, Where
 from coterie.state.document import write_document
+from coterie.state.replay_engine import Conf, Progress, ReplayRequest, Summary, Where
 from coterie.state.several_partitions import lines_of
 from coterie_spark.replay_job import joining, merging, on_the_driver, writing
 from coterie_spark.replay_job.closures import shipped, unfit_line
@@ -60,7 +60,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def replay(request: ReplayRequest, progress: Progress) -> Summary:
-    """Replay a log into the files of ``request.out``. See ``coterie.replay.engine``."""
+    """Replay a log into the files of ``request.out``. See ``coterie.state.replay_engine``."""
     with session_of_command(request.master, progress, request.conf) as spark:
         return replay_in(spark, request, progress)
 
@@ -99,7 +99,6 @@ def listed(paths: Iterable[str], where: Where, progress: Progress) -> Iterator[L
 
 
 def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -> Summary:
-    """Replay in a session."""
     listing = listing_of_paths(spark, request.log)
     progress.total(listing.size)
     progress.stage("reading")

@@ -36,8 +36,6 @@ Join = Callable[[Others], "joining.Joined | None"]
 
 
 class FollowedTables(Protocol):
-    """Where a follow writes its tables."""
-
     def check(self, spark: SparkSession) -> None:
         """Raise CoterieError if the session cannot write them."""
 
@@ -83,8 +81,6 @@ def written_by(work: Worker, out: str, names: Sequence[str]) -> Worker:
 
 
 class ParquetTables:
-    """Folders of Parquet files."""
-
     def __init__(self, out: Path, names: Sequence[str]) -> None:
         self.out, self.names = out, names
 

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.arguments import walked
-from coterie.atomic_file import atomic_write
+from coterie.base.arguments import walked
+from coterie.base.atomic_file import atomic_write
+from coterie.base.user_files import open_regular, read_regular
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
-from coterie.replay.pieces import join_pieces
 from coterie.state.partial import PartialState, merge
+from coterie.state.replay_pieces import join_pieces
 from coterie.state.schemas import SCHEMAS
-from coterie.user_files import open_regular, read_regular
 from coterie_spark.replay_job import joining, merging, plan, scanning, writing
 from coterie_spark.replay_job.closures import unfit_workers_reported
 from coterie_spark.replay_job.driver import bounded_batches, cores_of, in_task
@@ -91,7 +91,6 @@ def stored_state(file: Path) -> PartialState:
 
 
 def states_in(others: Others) -> dict[int | None, str]:
-    """Return the name of each partition's state file."""
     return dict(json.loads(text) for name, text in others if name == STORED)
 
 
@@ -313,7 +312,6 @@ def follow(
 
 
 def checked_tables(tables: Iterable[str]) -> tuple[str, ...]:
-    """Return names of tables, checked."""
     names = tuple(walked(tables, "tables"))
     for name in names:
         if name not in SCHEMAS:

@@ -26,7 +26,7 @@ from coterie.log.folders import (
     inflate,
     listing_of,
 )
-from coterie.replay.parallel_scan import resting_collector
+from coterie.state.parallel_scan import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.replay_job import lines, plan, scanning
 from coterie_spark.replay_job.closures import shipped
@@ -62,8 +62,6 @@ def find_hadoop_segments(spark: SparkSession, urls: Iterable[str]) -> Listing:
 
 
 class _Driver:
-    """Hadoop's file systems, as the driver's JVM opens them."""
-
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = getattr(spark, "_jvm", None)
         if self._jvm is None:
@@ -180,13 +178,10 @@ def union_of(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def escaped(path: str) -> str:
-    """Return a path in which Spark sees no pattern."""
     return GLOB.sub(r"\\\g<0>", path)
 
 
 def line_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
-    """Return the worker that scans segments from lines."""
-
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         for path, body in lines.files_in(batches):
             piece = pieces[path]

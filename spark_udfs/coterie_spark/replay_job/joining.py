@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from coterie.replay.engine import Summary
+    from coterie.state.replay_engine import Summary
 
 TABLES = ("groups", "members", "offsets")  # of a group as a whole
 Sharing = Mapping[Number, int]
@@ -70,7 +70,6 @@ class Joined(NamedTuple):
     lines: tuple[str, ...]
 
     def products(self) -> Iterator[pa.RecordBatch]:
-        """Yield the tables as products."""
         for number, name, table in self.tables:
             yield from PartitionMerge(number, "parquet").put_table(name, table)
 

@@ -6,7 +6,7 @@ Arrow's pool retain freed memory for the next call: half of what the largest tas
 
 from __future__ import annotations
 
-from coterie import heap
+from coterie.base import malloc_trim as heap
 
 __all__ = ["give_back"]
 

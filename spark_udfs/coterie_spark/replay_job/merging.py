@@ -14,12 +14,12 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from coterie.replay.engine import Read
-from coterie.replay.parallel_scan import resting_collector
-from coterie.replay.pieces import join_pieces
 from coterie.state.document import commit_lines
+from coterie.state.parallel_scan import resting_collector
 from coterie.state.partial import PartialState
 from coterie.state.pickling import pack
+from coterie.state.replay_engine import Read
+from coterie.state.replay_pieces import join_pieces
 from coterie.state.several_partitions import groups_in
 from coterie_spark.replay_job.arrow import to_spark
 from coterie_spark.replay_job.scanning import CHUNK_BYTES, Batches, Worker, row_with_body
@@ -102,7 +102,6 @@ class PartitionMerge:
             fold.history.clear()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the products of the whole partition."""
         from coterie.state.tables import faults_table, fold_tables
 
         assert self.state is not None  # made by the first piece
@@ -139,7 +138,6 @@ class PartitionMerge:
         return self.put(GROUPS, json.dumps([self.partition, count, text]).encode())
 
     def put_commits(self, history: History) -> Iterator[pa.RecordBatch]:
-        """Yield the commits of a history."""
         from coterie.state.tables import commits_table
 
         if history and self.form == "json":
@@ -162,7 +160,6 @@ class PartitionMerge:
 
 
 def write_stream(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
-    """Write rows as an Arrow stream."""
     import pyarrow as pa
 
     with pa.ipc.new_stream(sink, batch.schema) as stream:

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.errors import CoterieError
-from coterie.insight.asking import QuestionRequest, find_question
+from coterie.insight.question_engine import QuestionRequest, find_question
 from coterie.insight.records import log_parts
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
@@ -71,23 +71,19 @@ class PartedQuery(NamedTuple):
     read: scanning.Reader
 
     def view(self, place: int) -> PartitionView:
-        """Return the view of a partition, nothing read yet."""
         number, segments = self.log[place]
         groups, at_ms, since_ms = self.request.groups, self.request.at_ms, self.request.since_ms
         return PartitionView(number, segments, groups, at_ms, self.read, since_ms)
 
     def part_numbers(self, place: int) -> list[int]:
-        """Return the numbers of a partition's parts."""
         return [number for number, (at, _) in enumerate(self.parts) if at == place]
 
     @property
     def part_log(self) -> Partitions:
-        """The parts, each as a partition of its own."""
         return [(self.log[place][0], list(part)) for place, part in self.parts]
 
     @property
     def question(self) -> Any:
-        """The module that answers the question."""
         return find_question(self.request.question)
 
 
@@ -208,7 +204,6 @@ def aggregate_by(
 def finish(
     query: PartedQuery, answer: Answer, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
-    """Combine the results of a partition's parts, and answer."""
     for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
         yield from answer(query.request, place, partial(view_of_aggregates, query, place, rows))
 
@@ -265,12 +260,10 @@ def joined_body(rows: Iterable[PartRow]) -> bytes:
 
 
 def error_row(task: int, number: int, error: Exception) -> pa.RecordBatch:
-    """Return the row of a read error."""
     return batch_of(PartRow(task, number, 0, 0, str(error), None))
 
 
 def batch_of(row: PartRow) -> pa.RecordBatch:
-    """Return a row as a batch."""
     import pyarrow as pa
 
     kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int32(), pa.string(), pa.binary())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from coterie._core.codec.batch import LogReader
 from coterie.log.folders import Segment, cut_points
-from coterie.replay.parallel_scan import INFLATION
+from coterie.state.parallel_scan import INFLATION
 
 SPARK_PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, stays whole
 SPARK_PIECE_BYTES_MIN = 32 << 20  # below, starting a task costs more than it brings

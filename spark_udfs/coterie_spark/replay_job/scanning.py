@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import CoterieError, LogError
 from coterie.log.folders import inflate, read_segment
 from coterie.log.mapped import intact
-from coterie.replay.parallel_scan import resting_collector
+from coterie.state.parallel_scan import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.replay_job.plan import Task, Unit, cut_segment
 
@@ -57,7 +57,6 @@ def state_schema() -> pa.Schema:
 def state_batches(
     partition: int | None, number: int, state: PartialState
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a state as rows, one a batch."""
     with resting_collector():  # it would walk the whole state again and again: twice the time
         body = state.to_bytes()
     yield from chunk_batches(partition, number, body)
@@ -78,7 +77,6 @@ def error_batch(partition: int | None, number: int, error: Exception) -> pa.Reco
 
 
 def rows_of(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.RecordBatch:
-    """Return rows of Python values as a batch."""
     import pyarrow as pa
 
     columns = zip(*rows, strict=True)
@@ -143,7 +141,6 @@ def no_bytes(segment: Segment) -> memoryview:
 
 
 def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
-    """Scan neighbouring pieces of one partition into one state."""
     state = PartialState(options)
     fold = state.fold(unit[0].segment.partition)
     before = None

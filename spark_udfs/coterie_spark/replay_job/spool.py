@@ -121,7 +121,6 @@ class Spool:
         self._files: dict[str, str] = {}  # by the path of the segment
 
     def put(self, task: int, segment: int, body: Buffer) -> None:
-        """Write the next chunk of a segment."""
         path = self._log[task][1][segment].path
         file = self._files.setdefault(path, os.path.join(self.folder, f"{task}-{segment}"))
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND

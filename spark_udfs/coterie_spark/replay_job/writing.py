@@ -29,7 +29,6 @@ WRITTEN_DDL = "name string, file string, errno int, error string"
 
 
 def table_folder(out: Path, name: str) -> Path:
-    """Return the folder of a table's parts."""
     return out / f"{name}.parquet"
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from coterie._core.codec.compression import crc32c
+from coterie.base.user_files import open_regular
 from coterie.errors import LogError
 from coterie.log.batch_headers import V2_BYTES, batch_headers, check_of_ends
 from coterie.log.folders import (
@@ -31,8 +32,7 @@ from coterie.log.folders import (
     unreadable,
 )
 from coterie.log.mapped import intact
-from coterie.replay.parallel_scan import weight
-from coterie.user_files import open_regular
+from coterie.state.parallel_scan import weight
 from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
 
 if TYPE_CHECKING:

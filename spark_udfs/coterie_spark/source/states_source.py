@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from coterie.replay.parallel_scan import resting_collector
+from coterie.state.parallel_scan import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.replay_job import scanning
 from coterie_spark.source.data_source import OPTIONS, partitions_of, paths_of

@@ -18,8 +18,8 @@ from support.commandline import coterie
 
 BYTES_AT_ONCE = (  # sizes of reads; an answer must not depend on them
     *("insight.records.log_reader.READ_PIECE_BYTES", "insight.records.group_log.MEMORY_BYTES"),
-    *("cli.verify.PIECE_BYTES", "replay.parallel_scan.SCAN_PIECE_BYTES"),
-    "replay.parallel_scan.HISTORY_PIECE_BYTES",
+    *("cli.verify.PIECE_BYTES", "state.parallel_scan.SCAN_PIECE_BYTES"),
+    "state.parallel_scan.HISTORY_PIECE_BYTES",
 )
 ROWS_AT_ONCE = (
     *(
@@ -53,12 +53,12 @@ def limits_of(mode, size):
     limits |= dict.fromkeys(ROWS_AT_ONCE, max(piece // ROW_BYTES, 1))
     if mode == "threads":  # even the smallest log is shared by three
         limits |= {
-            "replay.parallel_scan.cores": lambda: 3,
-            "replay.parallel_scan.UNIT_BYTES_MIN": size // 7 + 1,
+            "state.parallel_scan.cores": lambda: 3,
+            "state.parallel_scan.UNIT_BYTES_MIN": size // 7 + 1,
         }
         limits |= {
-            "replay.parallel_scan.CUT_BYTES": 1,
-            "replay.parallel_scan.CUT_OFF_BYTES_MIN": size // 20,
+            "state.parallel_scan.CUT_BYTES": 1,
+            "state.parallel_scan.CUT_OFF_BYTES_MIN": size // 20,
         }
         limits |= {"insight.records.threads.PART_BYTES_MIN": size // 7 + 1}
     return limits

@@ -3,9 +3,9 @@
 import asyncio
 from types import SimpleNamespace
 
-from coterie.cluster.client_config import ClientConfig
-from coterie.cluster.cluster import TopicView
-from coterie.cluster.copying import CopyPlan, copy_partitions
+from coterie.live.client_config import ClientConfig
+from coterie.live.cluster import TopicView
+from coterie.live.copying import CopyPlan, copy_partitions
 from support.log_writer import batch, commit
 
 

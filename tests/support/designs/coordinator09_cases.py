@@ -1,6 +1,6 @@
 """Small cases of the 0.9 design: a settled group, something that makes it rebalance, deaths."""
 
-from coterie.designs.coordinator09 import CoordinatorSimulation
+from coterie.designs.coordinator09_simulation import CoordinatorSimulation
 from support.limited import limited
 
 SETTLED_MS = 200_000

@@ -1,7 +1,7 @@
 """ZooKeeper on a clock of its own, its nodes, and a client that writes down what reaches it."""
 
+from coterie.base.schedule import Schedule, Task
 from coterie.designs.zookeeper import Connection, ZooKeeper
-from coterie.schedule import Schedule, Task
 
 
 def service(tick_ms=500):

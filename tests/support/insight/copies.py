@@ -4,9 +4,9 @@ A history is a list of (base offset, leader epoch, records), a record (offset, t
 """
 
 from coterie._core.codec.batch import encode_batch
-from coterie.insight.copies.comparison import compare
+from coterie.insight.records.comparison import compare
 from coterie.log.folders import find_segments
-from coterie.replay.engine import Silent
+from coterie.state.replay_engine import Silent
 from support import log_writer as write
 
 

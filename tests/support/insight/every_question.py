@@ -1,9 +1,9 @@
 """Each question of the library once, with arguments that let short logs give answers."""
 
-from coterie.insight.brokerlogs.lines import BrokerLogLine
-from coterie.insight.brokerlogs.phrases import LOADED
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import audit, expire, explain, growth, lag, metrics, undo
+from coterie.insight.questions.server_log_lines import BrokerLogLine
+from coterie.insight.questions.server_log_phrases import LOADED
 
 
 def loaded(at_ms):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.insight.asking import rows_of
+from coterie.insight.question_engine import rows_of
 from coterie.insight.records.partition_view import read_partitions
 from support.golden_data import log, records
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from coterie.cluster.client_config import ClientConfig
-from coterie.cluster.cluster import Cluster, addresses_of
-from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
+from coterie.live.client_config import ClientConfig
+from coterie.live.cluster import Cluster, addresses_of
+from coterie.live.copying import CopyObserver, CopyPlan, copy_partitions
 
 QUICK = {"default.api.timeout.ms": "1", "retry.backoff.ms": "1"}
 

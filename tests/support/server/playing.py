@@ -15,7 +15,7 @@ from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.connection import Connection
 from coterie.server.releases import release_of
-from coterie.server.services.sasl import users_of
+from coterie.server.services.users import users_of
 from support.golden_data import shared
 
 START_MS = 1_760_000_000_000  # later than the records of the conversations, as it was then

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from coterie.server.cluster import Listener
-from coterie.server.net.listener import Heart, Peer, Peers
+from coterie.server.net.listener import ClockDriver, Peer, Peers
 from support.server import playing
 
 
@@ -92,7 +92,7 @@ class Peering:
         self.server.cluster.topics.create("t", 1)
         self.loop = Loop()
         self.server.dispatcher.call_soon = self.loop.call_soon
-        self.heart = Heart(self.loop, self.server.cluster, virtual=False)
+        self.heart = ClockDriver(self.loop, self.server.cluster, virtual=False)
         self.peers = Peers(self.server.dispatcher, self.heart)
         self.listener = Listener()
         self.server.node.addresses[self.listener] = ("127.0.0.1", 1)

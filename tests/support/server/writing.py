@@ -5,9 +5,9 @@ import struct
 from coterie._core.codec.batch import encode_batch
 from coterie._core.codec.compression import crc32c
 from coterie.messages import LogReader
-from coterie.server.services.data.checks import Refused
-from coterie.server.services.data.partition import PartitionLog
-from coterie.server.services.data.settings import LogSettings
+from coterie.server.services.batch_checks import Refused
+from coterie.server.services.partition import PartitionLog
+from coterie.server.services.topic_settings import LogSettings
 
 
 class Clock:

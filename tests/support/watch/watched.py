@@ -4,8 +4,8 @@ import functools
 from collections import Counter
 
 from coterie.insight.questions import audit, metrics
+from coterie.live.watcher import Watcher
 from coterie.log.folders import find_segments
-from coterie.watch.watcher import Watcher
 from support.insight.models import question_rows
 
 

@@ -5,10 +5,10 @@ import inspect
 import pytest
 
 from coterie import ArgumentError, Error, GroupCoordinator, OffsetAndMetadata
-from coterie.schedule import Schedule
+from coterie.base.schedule import Schedule
 from coterie.testing import Cluster, Consumer, KafkaTimeoutError
-from coterie.testing.cluster.coordinator import CountedCoordinator
-from coterie.testing.cluster.log import OffsetsLog
+from coterie.testing.cluster_coordinator import CountedCoordinator
+from coterie.testing.topic_log import OffsetsLog
 from support.consumers import Story
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)

@@ -1,6 +1,6 @@
 """The compacted offsets topic of a cluster keeps what Kafka's cleaner would keep."""
 
-from coterie.testing.cluster.log import OffsetsLog
+from coterie.testing.topic_log import OffsetsLog
 from coterie.values import Batch
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"  # keys of markers: version 0, type

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coterie import ArgumentError
-from coterie.testing.cluster.topics import PartitionLog, Topic, TopicPartition, partition_of
+from coterie.testing.topics import PartitionLog, Topic, TopicPartition, partition_of
 from support.examples import examples
 
 PRODUCERS = (5, 6)

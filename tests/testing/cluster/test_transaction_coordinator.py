@@ -7,9 +7,9 @@ The rules are those of TransactionCoordinator, TransactionMetadata and ProducerS
 import pytest
 
 from coterie import Error
-from coterie.schedule import Schedule
+from coterie.base.schedule import Schedule
 from coterie.testing import Cluster
-from coterie.testing.cluster.topics import TopicPartition
+from coterie.testing.topics import TopicPartition
 
 OUT = [TopicPartition("out", number) for number in range(3)]
 TIMEOUT_MS = 60_000

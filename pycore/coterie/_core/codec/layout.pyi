@@ -41,7 +41,7 @@ def layout_of(fields: Iterable[tuple[Any, ...]], version: int, flexible: bool) -
     Parameters
     ----------
     fields : iterable of tuple
-        In the form of ``coterie.schemas.fields_of``.
+        In the form of ``coterie.base.schemas.fields_of``.
     version : int
     flexible : bool
         Whether lengths are compact and each struct ends with tagged fields.

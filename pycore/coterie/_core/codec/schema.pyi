@@ -8,7 +8,7 @@ Source: GroupMetadataManager.scala (readMessageKey, readGroupMessageValue).
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
-from coterie.schemas import Section
+from coterie.base.schemas import Section
 
 def define(name: str, section: Section) -> None: ...
 def key_type(version: int) -> str | None:

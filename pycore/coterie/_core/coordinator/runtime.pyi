@@ -77,10 +77,10 @@ class DirectLog:
         rows: Callable[[], Iterable[tuple[Any, ...]]],
     ) -> Self: ...
 
-class Thrown(CoterieError):
+class KafkaThrows(CoterieError):
     """Kafka's code throws here; as in Kafka, earlier changes are not undone."""
 
-class Garbage(Thrown):
+class UnreadableMetadata(KafkaThrows):
     """Kafka's code throws because a member's metadata cannot be read."""
 
 @final

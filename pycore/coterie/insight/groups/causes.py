@@ -16,7 +16,7 @@ from coterie.errors import CorruptData
 from coterie.insight.groups.metadata_changes import changes, leader_notes, unexplained
 from coterie.insight.groups.unowned import assignments
 from coterie.insight.records.partition_view import GroupHistory
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 from coterie.log.consumer_protocol import read_subscription
 
 RECORDS = "records"
@@ -92,7 +92,6 @@ Partitions = set[tuple[str, int]]
 def cause(
     history: GroupHistory, what: str, member_id: str | None = None, detail: str | None = None
 ) -> Cause:
-    """Build a cause whose source is the records."""
     client = history.clients.get(member_id or "")
     return {
         "what": what,
@@ -219,7 +218,6 @@ def partition_text(partitions: Iterable[tuple[str, int]]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -253,7 +251,6 @@ def client_of(cause: Cause) -> str:
 
 
 def client_text(client_id: str | None, host: str | None) -> str:
-    """Return a client with its host as text."""
     return shortened(client_id or "a client") + hosts_in_words([host])
 
 

@@ -94,7 +94,6 @@ def stayed_out(departure: Departure) -> bool:
 
 
 def reason(what: str, departures: list[Departure]) -> str:
-    """Return what suggests how these members left, as text."""
     timeouts = between([d.rebalance_timeout_ms for d in departures])
     sessions = between([d.session_timeout_ms for d in departures])
     silent = between([d.silent_ms or 0 for d in departures])
@@ -112,7 +111,6 @@ def reason(what: str, departures: list[Departure]) -> str:
 
 
 def between(times_ms: list[int]) -> str:
-    """Return the bounds of some durations as text."""
     least, most = (f"{ms / 1000:.1f}" for ms in (min(times_ms), max(times_ms)))
     return f"{least} s" if least == most else f"{least} to {most} s"
 
@@ -135,7 +133,6 @@ def add_suggestions(row: Row, departures: Mapping[str, Departure]) -> bool:
 
 
 def named(what: str, number: int) -> str:
-    """Return a kind of departure as text."""
     article = "an" if what[0] in "aeiou" else "a"
     if what == EITHER:
         return "a poll timeout or an eviction" if number == 1 else "poll timeouts or evictions"

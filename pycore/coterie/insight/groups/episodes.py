@@ -31,7 +31,6 @@ def episodes(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def episode_row(rebalances: Sequence[Row]) -> Row:
-    """Return the row of one episode."""
     first, last = rebalances[0], rebalances[-1]
     elapsed_ms = last["timestamp"] - first["timestamp"]
     bounds = unowned_of(rebalances)
@@ -108,5 +107,4 @@ def unowned_text(bounds: Mapping[str, Any]) -> str:
 
 
 def partition_seconds(ms: int) -> str:
-    """Format a number of partition-milliseconds as partition-seconds."""
     return f"{ms / 1000:.1f}" if ms < 10_000 else f"{ms / 1000:,.0f}"

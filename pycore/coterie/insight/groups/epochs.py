@@ -136,7 +136,6 @@ class EpochTimeline:
         self.group = group
 
     def _begin(self) -> None:
-        """Begin with a group that has no record yet."""
         self.partitions = OwnedPartitions(self.ended_revocations)
         self.reconciliation = Reconciliation()
         self.topics = TopicMetadata()
@@ -180,7 +179,6 @@ class EpochTimeline:
             self.partitions.take_target(name, group.member(version, name))
 
     def end(self) -> None:
-        """End with the log."""
         self.changes.settle(None, self.epoch)
         self.reconciliation.end()
 

@@ -47,7 +47,6 @@ class MemberChanges:
         self.alone: list[Change] = []
 
     def add(self, change: Change) -> None:
-        """Add a change."""
         self.pending.append(change)
 
     def take_back(self, what: str, member_id: str) -> bool:

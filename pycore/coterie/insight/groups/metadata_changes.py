@@ -41,7 +41,6 @@ def changes(protocol_type: str | None, before: bytes, now: bytes) -> tuple[str, 
 
 
 def consumer_changes(before: Subscription, now: Subscription) -> tuple[str, str] | None:
-    """Return the changes of topics and rack."""
     old, new = set(before.topics), set(now.topics)
     topics = [f"+{topic}" for topic in sorted(new - old)]
     topics += [f"-{topic}" for topic in sorted(old - new)]
@@ -67,7 +66,6 @@ def unexplained(before: Subscription, now: Subscription) -> Iterator[str]:
 
 
 def worker_changes(before: WorkerState, now: WorkerState) -> Iterator[str]:
-    """Yield what changed in a worker's metadata."""
     if before.config_offset != now.config_offset:
         yield f"config offset {before.config_offset} to {now.config_offset}"
     if before.url != now.url:

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.base.times import format_time
 from coterie.insight.groups.causes import counted, who
 from coterie.insight.groups.rebalances import is_rebalance
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import Array, RecordColumns
-from coterie.times import format_time
 
 CHANGE, SILENCE = "coordinator_change", "silence"
 STEADY = 20  # batches before a silence that decide how steady the writing was
@@ -122,7 +122,6 @@ class OutageDetector:
         self.files: list[str] = []
 
     def take(self, records: RecordColumns) -> None:
-        """Take the next piece."""
         batches = records.batches[records.batches["records"] > 0]
         if not len(batches):
             return
@@ -140,7 +139,6 @@ class OutageDetector:
         self._take(piece_batches, records.files)
 
     def _take(self, new: Batches, files: list[str]) -> None:
-        """Take the next batches."""
         begin = len(self.last.time)
         time = np.append(self.last.time, new.time)
         batches = RecentBatches(

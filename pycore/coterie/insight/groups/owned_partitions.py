@@ -126,7 +126,6 @@ class OwnedPartitions:
         return last.timeout_text
 
     def take_target(self, member_id: str, row: Row | None) -> None:
-        """Take a member's target assignment."""
         self.target_counts.subtract(self.targets.pop(member_id, ()))
         places = frozenset() if row is None else places_of(row["target_assignment"])
         if places:
@@ -134,14 +133,12 @@ class OwnedPartitions:
             self.target_counts.update(places)
 
     def target_computed(self) -> None:
-        """Forget the partitions that no member is to own."""
         for place in [place for place in self.lost if self.target_counts[place] <= 0]:
             del self.lost[place]
         self.target_counts = +self.target_counts
 
 
 def places_of(topics: Iterable[Row]) -> frozenset[Place]:
-    """Return the partitions of an assignment."""
     return frozenset(
         (topic["topic_id"], number) for topic in topics for number in topic["partitions"]
     )

@@ -162,7 +162,6 @@ def carried_on(history: GroupHistory, index: int, switch: ProtocolSwitch) -> lis
 
 
 def rows_of(history: GroupHistory | None, switched: Mapping[int, ProtocolSwitch]) -> list[Row]:
-    """Return the timeline's rows of all switches."""
     return (
         []
         if history is None
@@ -171,7 +170,6 @@ def rows_of(history: GroupHistory | None, switched: Mapping[int, ProtocolSwitch]
 
 
 def row_of(history: GroupHistory, index: int, switch: ProtocolSwitch) -> Row:
-    """Return the timeline's row of a switch."""
     record = history.generations[index]
     upgraded = switch.what == UPGRADED
     classic = history.state(index if not upgraded else index - 1) if index or not upgraded else None

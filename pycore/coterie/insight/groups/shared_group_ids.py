@@ -17,7 +17,7 @@ from coterie.insight.groups.causes import hosts_in_words
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory, PartitionView
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 from coterie.log.consumer_protocol import read_subscription
 from coterie.state.consumer_protocol_groups import MEMBER_KEYS, TYPE_OF
 

@@ -167,5 +167,4 @@ def owned_at_join(member: Row) -> set[Place]:
 
 
 def places_of(by_topic: Mapping[str, list[int]]) -> set[Place]:
-    """Return partitions as pairs of topic and number."""
     return {(topic, number) for topic, numbers in by_topic.items() for number in numbers}

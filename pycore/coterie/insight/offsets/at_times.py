@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from coterie.base.times import MAX_MS
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.records.key_index import Key, Keys, Table
 from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.log.set_back import SetBack
-from coterie.times import MAX_MS
 
 NO_SAMPLE = (Sample(None, None),)
 NOTHING: tuple[int | None, int | None] = (None, None)
@@ -66,7 +66,6 @@ class SampleTimes:
         self.ends_at = np.cumsum([len(schedule) for schedule in self.schedules])
 
     def samples(self, topic: str, partition: int) -> tuple[Sample, ...]:
-        """Return a partition's samples."""
         return self.ends.samples.get((topic, partition), NO_SAMPLE)
 
     def of(self, topic: str, partition: int) -> list[int | None]:
@@ -75,7 +74,6 @@ class SampleTimes:
         return [self.at_ms if sample.time_ms is None else sample.time_ms for sample in samples]
 
     def schedule(self, topic: str, partition: int) -> int:
-        """Return the number of a partition's schedule."""
         return self.schedules[tuple(self.of(topic, partition))]
 
     def first_showing(self, schedule: Array, ms: Array) -> Array:
@@ -116,7 +114,6 @@ class OffsetsAtTimes:
         self.last_number = -1  # the number of the last record taken
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.last_number = max(self.last_number, int(commits.number.max(initial=-1)))
         self.keys.follow(commits)
         rows = np.flatnonzero(commits.effective)
@@ -211,7 +208,6 @@ class OffsetsAtTimes:
             self._prune(self.last_number)
 
     def _set_schedules(self, keys: Array) -> None:
-        """Set the schedules of new keys."""
         self.schedules.fit(len(self.keys))
         new = np.unique(keys[self.schedules["schedule"][keys] < 0])
         if not len(new):

@@ -90,7 +90,6 @@ class CommitFindings:
     files: list[str] = field(default_factory=list)
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.scan = commits.scan
         self.files = commits.files
         if not len(self.keys):
@@ -334,7 +333,6 @@ def rewind_rows(rewinds: KeyOccurrences) -> Iterator[Row]:
 
 
 def again_and_again(row: Row) -> str:
-    """Return a loop of rewinds as text."""
     return (
         f"set back {row['count']} times{in_seconds(row['first'], row['last'])}, between "
         f"{row['lowest_offset']} and {row['highest_offset']}, "
@@ -422,7 +420,6 @@ def select(columns: Mapping[str, Array], keep: Array) -> dict[str, Array]:
 
 
 def tuples_of(places: Mapping[str, Array]) -> Iterator[tuple[int, ...]]:
-    """Yield the places one by one, as tuples."""
     yield from zip(*(places[name].tolist() for name in PLACE), strict=True)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.caching import cached_property
+from coterie.base.caching import cached_property
 from coterie.insight.offsets.last_commits import CommitTimes, LastCommits
 from coterie.insight.offsets.rewinds import CommitRequests, OffsetChanges, Rewinds, is_plain
 from coterie.insight.offsets.undone_transactions import UndoneTransactions
@@ -173,7 +173,6 @@ class CommitSpans:
         return np.repeat(np.array(without_members, dtype=np.bool_), CUTS)
 
     def take(self, records: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.scan, self.files = records.scan, records.files
         cut = self._cuts(records)
         runs = runs_of(records, *cut)
@@ -294,7 +293,6 @@ class CommitSpans:
 
     @cached_property
     def places(self) -> Places:
-        """The topics and partitions of each span."""
         return Places.of(self.keys, self.span_keys)
 
     @cached_property

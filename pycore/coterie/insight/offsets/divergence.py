@@ -17,14 +17,14 @@ import numpy as np
 
 from coterie._core.codec.compression import partition_for
 from coterie._core.fold.record_scan import RecordScan
+from coterie.base.ordering import java_order, place_order
+from coterie.base.user_files import read_text
 from coterie.errors import CoterieError
 from coterie.insight.offsets.commit_findings import places_of
 from coterie.insight.records.key_index import Key, Table
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import COMMIT, TOMBSTONE, Array, RecordColumns
-from coterie.ordering import java_order, place_order
 from coterie.state.assignments import assignments
-from coterie.user_files import read_text
 
 DIVERGENCE = "divergence"
 Row = dict[str, Any]
@@ -141,7 +141,6 @@ def _divergence_row(group: str, detail: str) -> Row:
 
 
 def of_group(view: PartitionView, row: Row, live: Row) -> Iterator[tuple[Row, EvidenceSource]]:
-    """Yield the differences in state, protocol and members."""
     group = row["group_id"]
     if "describe_error" in live:
         return
@@ -216,7 +215,6 @@ def first_differing_record(view: PartitionView, group: str, live: Row) -> Eviden
 def of_offsets(
     row: Row, live: Row, hidden_topics: Container[str] = ()
 ) -> Iterator[tuple[Row, EvidenceSource]]:
-    """Yield each partition whose offset differs."""
     if "offsets" not in live:
         return
     logged = {(offset["topic"], offset["partition"]): offset for offset in row["offsets"]}
@@ -307,7 +305,6 @@ class Evidence:
                 self.take(records)
 
     def take(self, records: RecordColumns) -> None:
-        """Take the next piece."""
         self.files = records.files
         if self.groups:
             self._take_groups(records)
@@ -361,7 +358,6 @@ class Evidence:
                 table[name][keys[at]] = column
 
     def of(self, source: EvidenceSource) -> Row:
-        """Return the fields of the evidence's record."""
         if isinstance(source, LastRecordOf):
             return self.last_of.get(source.group, {})
         if isinstance(source, CommitAfter):

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from coterie.base.times import parse_time
+from coterie.base.user_files import read_text
 from coterie.errors import CoterieError
-from coterie.times import parse_time
-from coterie.user_files import read_text
 
 LINE = re.compile(r"([^,]+):(-?\d+):(-?\d*)")
 OFFSET_NAMES = ("offset", "end_offset", "log_end_offset")

@@ -158,7 +158,6 @@ class Jumps:
         self.outside: list[dict[str, Array]] = []
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.scan, self.files = commits.scan, commits.files
         if not len(self.keys):
             return

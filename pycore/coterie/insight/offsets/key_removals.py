@@ -86,8 +86,6 @@ class KeyRemoval(NamedTuple):
 
 @dataclass
 class KeyRemovals:
-    """Collects the removals of a partition, piece by piece."""
-
     COLUMNS: ClassVar = frozenset(
         {*VALUE.values(), "previous_row", *(f"previous_{name}" for name in START)}
         | PendingKeys.COLUMNS
@@ -101,7 +99,6 @@ class KeyRemovals:
     files: list[str] = field(default_factory=list)
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.scan = commits.scan
         self.files = commits.files
         self.first.fit(len(self.keys))
@@ -119,7 +116,6 @@ class KeyRemovals:
             self.last[name][commits.key[rows]] = commits.columns[column][rows]
 
     def _put(self, commits: RecordColumns, rows: Array, pending: Array, least: Array) -> None:
-        """Add removals, and commits after them."""
         known, gone = commits.previous[rows] == COMMIT, commits.tombstone
         at = commits.previous_row[rows]
         columns = {name: commits.columns[f"previous_{name}"][rows] for name in START}
@@ -229,7 +225,6 @@ class KeyRemovals:
             yield key, int(self.first["log_offset"][number])
 
     def groups_with_transactions(self) -> set[str]:
-        """Return the groups that transactions have committed offsets of."""
         rows = np.flatnonzero(self.pending.keys["until"] != NEVER)
         return {group for _, (group, _, _) in self.keys.items(rows.tolist())}
 

@@ -47,5 +47,4 @@ def _commits_below(
 
 
 def lost_text(count: int) -> str:
-    """Return how many records are lost, as text."""
     return f"{counted(count, 'record')} deleted before the group read them"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.base.times import format_duration, format_time
 from coterie.insight.groups.causes import client_text, counted
 from coterie.insight.groups.members_at import owners_at
 from coterie.insight.groups.shared_group_ids import few
@@ -23,8 +24,7 @@ from coterie.insight.offsets.stalls import Stall, Stalls
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import Array, RecordColumns
-from coterie.insight.render.tables import shortened
-from coterie.times import format_duration, format_time
+from coterie.insight.tables import shortened
 
 SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
 KINDS = (SKIP, STALL, OPEN_TRANSACTION)
@@ -61,8 +61,6 @@ class Thresholds:
 
 
 class Losses:
-    """Collects what the findings need, piece by piece."""
-
     def __init__(self, view: PartitionView, thresholds: Thresholds) -> None:
         self.thresholds = thresholds
         self.parts: dict[str, Any] = {}
@@ -78,7 +76,6 @@ class Losses:
         self.COLUMNS = columns_of(self.parts.values())
 
     def take(self, records: RecordColumns) -> None:
-        """Take the next piece."""
         for part in self.parts.values():
             part.take(records)
 
@@ -268,7 +265,6 @@ def jump_row(jump: Jump, span: Span) -> Row:
 
 
 def stall_row(view: PartitionView, stall: Stall, owners: list[Owner]) -> Row:
-    """Return the finding about a stall."""
     long, longest = format_duration(stall.ms), format_duration(stall.longest_ms)
     since = format_time(stall.since_ms)
     how = f"stood at {stall.offset} for {long} from {since} on"
@@ -297,8 +293,6 @@ def stall_row(view: PartitionView, stall: Stall, owners: list[Owner]) -> Row:
 
 @dataclass(frozen=True)
 class Owner:
-    """The member that owns a partition."""
-
     client_id: str
     host: str
 

@@ -48,8 +48,6 @@ class KeyOccurrences(NamedTuple):
 
 
 class Occurrences:
-    """The occurrences of one kind, by key number."""
-
     def __init__(self) -> None:
         ends = {f"{end}_{name}": (np.int64, 0) for end in ("first", "last") for name in OCCURRENCE}
         self.slots = Table(slot=(np.int64, -1))  # of each key, its row in `table`
@@ -62,7 +60,6 @@ class Occurrences:
         )
 
     def fit(self, key_count: int) -> None:
-        """Make room for so many keys."""
         self.slots.fit(key_count)
 
     def put(self, keys: Array, occurrences: Mapping[str, Array]) -> None:
@@ -99,7 +96,6 @@ class Occurrences:
         self._merge(numbers[columns.pop("key")], columns)
 
     def _merge(self, keys: Array, columns: Mapping[str, Array]) -> None:
-        """Add sums of occurrences of distinct keys."""
         slots = self.slots["slot"]
         new = keys[slots[keys] < 0]
         slots[new] = np.arange(self.table.count, self.table.count + len(new))

@@ -65,7 +65,6 @@ class OpenTransactions:
     files: list[str] = field(default_factory=list)
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.scan, self.files = commits.scan, commits.files
         rows = np.flatnonzero((commits.outcome == PENDING) & (commits.kind == KIND["offset"]))
         if len(rows):

@@ -29,8 +29,6 @@ FALL = ("key", "log_offset", "offset", "to")  # of the record that is lower; bef
 
 
 class Peaks:
-    """Collects the falls of offsets, piece by piece."""
-
     COLUMNS: ClassVar = frozenset({"previous_offset"})
 
     def __init__(self) -> None:
@@ -41,7 +39,6 @@ class Peaks:
         self.falls = {name: [np.empty(0, np.int64)] for name in FALL}
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.scan = commits.scan
         if not len(self.keys):
             return

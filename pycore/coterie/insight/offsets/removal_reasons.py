@@ -182,7 +182,6 @@ def is_of_4x(view: PartitionView) -> bool:
 
 
 def head_before(view: PartitionView, group: str, log_offset: int) -> Row:
-    """Return a group's own fields before a record."""
     history, newer = view.histories.get(group), view.newer_by_group.get(group)
     last_offset, head = -1, {"type": "classic", **simple_row()}
     if history is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter, itemgetter
 
-from coterie.caching import cached_property
+from coterie.base.caching import cached_property
 from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
 
 MOMENT_MS = 1_000  # the most time between two tombstones of one removal
@@ -76,7 +76,6 @@ class Removal:
 
     @property
     def count(self) -> int:
-        """The number of offsets."""
         return sum(map(len, self.partitions.values()))
 
     def offset_of(self, commit: Resumption) -> int:
@@ -135,7 +134,6 @@ def offset_counts(removed: KeyRemovals) -> defaultdict[str, OffsetCount]:
 def _by_moment(
     rows: list[KeyRemoval], count: OffsetCount, has_transactions: bool
 ) -> Iterator[Removal]:
-    """Join the neighbours of a moment."""
     times = [row.tombstone.timestamp for row in rows]
     begin = 0
     for end in range(1, len(rows) + 1):

@@ -17,7 +17,7 @@ from coterie.insight.groups.causes import counted
 from coterie.insight.records.commit_deltas import CommitDeltas, deltas_of
 from coterie.insight.records.key_index import Keys
 from coterie.insight.records.record_columns import Array, RecordColumns
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 
 REWIND, RESET = "rewind", "reset"
 MAX_ROWS = 10  # requests between two records of a group that get a row of their own
@@ -154,7 +154,6 @@ class OffsetChanges:
 
     @classmethod
     def of(cls, commits: RecordColumns, rows: Array, span: Array) -> OffsetChanges:
-        """Make it from some rows of a piece."""
         columns = {name: column[rows] for name, column in commits.columns.items()}
         chosen = replace(commits, columns=columns)
         used, batch = np.unique(chosen.batch, return_inverse=True)
@@ -229,7 +228,6 @@ class Rewinds:
                 self.every[span] = len(requests.every) <= MAX_ROWS
 
     def _request(self, changes: OffsetChanges, rows: Array) -> CommitRequest:
-        """Return the request with these commits."""
         deltas = changes.deltas.select(rows)
         change = np.where(deltas.fresh, 0, deltas.change)
         back = change < 0
@@ -260,7 +258,6 @@ class Rewinds:
         return ", ".join([*names, *more])
 
     def _place(self, key: int) -> tuple[str, int]:
-        """Return the topic and partition of a key."""
         scan = self.keys.scan
         if scan is not None and len(self.known) <= key:
             self.known = np.append(self.known, scan.keys(len(self.known)))
@@ -273,7 +270,6 @@ class Rewinds:
             self.requests_of_span.setdefault(span, CommitRequests()).absorb(requests)
 
     def of(self, span: int) -> CommitRequests:
-        """Return the requests of a span."""
         return self.requests_of_span.get(span, CommitRequests())
 
 

@@ -113,7 +113,6 @@ class Stalls:
         self.pauses: list[Columns] = []
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.scan, self.files = commits.scan, commits.files
         if not len(self.keys):
             return
@@ -285,7 +284,6 @@ class ActiveSlices:
         return numbers
 
     def add(self, keys: Keys, of: Array, ms: Array) -> None:
-        """Add moves of some keys at some times."""
         if len(of):
             codes = self._numbers(keys, of) << SLICE_BITS | self._slice_of(ms)
             self.recent.append(distinct(codes))
@@ -323,7 +321,6 @@ class ActiveSlices:
         self._merge(begins, ends)
 
     def absorb(self, later: ActiveSlices) -> None:
-        """Add the slices of the next part."""
         self._settle()
         later._settle()
         while self.slice_ms < later.slice_ms:
@@ -350,7 +347,6 @@ class ActiveSlices:
         return active
 
     def _before(self, codes: Array) -> Array:
-        """Return how many slices come before each code."""
         sums = np.append(0, np.cumsum(self.ends - self.begins))
         runs = np.searchsorted(self.begins, codes)  # that begin before it
         behind = np.append(0, self.ends)[runs] - codes  # slices of the last one that do not

@@ -31,7 +31,6 @@ class TopicIds:
         self.ids = Table(**dict.fromkeys(names, (np.int64, 0)))
 
     def take(self, commits: RecordColumns) -> None:
-        """Take the next piece."""
         self.keys.follow(commits)
         self.ids.fit(len(self.keys))
         known = (commits.topic_id_high | commits.topic_id_low) != 0

@@ -41,7 +41,6 @@ class UndoneTransactions:
             self.ended[producer] = self.ended.get(producer, 0) + count
 
     def absorb(self, later: UndoneTransactions) -> None:
-        """Absorb the counts of the next part."""
         for place, transactions in later.transactions.items():
             self.transactions.setdefault(place, set()).update(
                 (producer, ordinal + self.ended.get(producer, 0))

@@ -33,7 +33,6 @@ class LogSection:
             last.fit(count)
 
     def add_kept(self, bucket: Array, size: Array) -> None:
-        """Add records that nothing supersedes."""
         self.sums.add("kept_records", bucket)
         self.sums.add("kept_bytes", bucket, size)
 
@@ -88,7 +87,6 @@ class CommitIntervals:
         self.last = Table(**buckets, ms=(np.int64, -1), first_ms=(np.int64, -1))
 
     def fit(self, buckets: int, keys: int) -> None:
-        """Make room for buckets and keys."""
         self.last.fit(keys)
         self.sums.fit(buckets)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from coterie.insight.brokerlogs.lines import BrokerLogLine
+from coterie.base.ordering import java_order
 from coterie.insight.groups.outages import OutageDetector
 from coterie.insight.groups.shared_group_ids import (
     CLIENT,
@@ -47,10 +47,10 @@ from coterie.insight.questions.audit_groups import (
 )
 from coterie.insight.questions.audit_partitions import SEVERAL_PARTITIONS, groups_in_several
 from coterie.insight.questions.audit_revocations import REVOCATION, slow_revocations
+from coterie.insight.questions.server_log_lines import BrokerLogLine
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.joined import STEP_BITS
-from coterie.ordering import java_order
 
 NAME = "audit"
 FIELDS = {
@@ -158,7 +158,6 @@ class Parameters:
     live: Live | None = None
 
     def looks_for(self, kind: str) -> bool:
-        """Whether a kind of finding is requested."""
         return not self.only or kind in self.only
 
 
@@ -176,7 +175,6 @@ class Finder(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its aggregate."""
         return f"{NAME}.{self.kinds[0]}"
 
 
@@ -205,7 +203,6 @@ def losses(view: PartitionView, parameters: Parameters) -> Losses:
 
 
 def gap_rows(view: PartitionView, parameters: Parameters, _: None) -> Iterator[Row]:
-    """Yield the gaps between generations."""
     for history in view.histories.values():
         for row in generation_gaps(history, view.trusted_from_ms):
             # A group begins anew in another partition.
@@ -257,14 +254,12 @@ FINDERS = (
 
 
 def finders(parameters: Parameters) -> list[Finder]:
-    """Return the finders of the requested kinds."""
     return [finder for finder in FINDERS if any(map(parameters.looks_for, finder.kinds))]
 
 
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregates of the requested finders."""
     return {
         finder.name: (view.record_filter, finder.aggregate(view, parameters))
         for finder in finders(parameters)
@@ -296,7 +291,6 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
 
 
 def filled_row(view: PartitionView, row: Row) -> Row:
-    """Return a finding with all fields."""
     filled: Row = {"offsets_partition": view.number, "count": 1, "clients": [], "members": []}
     filled |= {"severity": KINDS[row["kind"]].severity} | row
     return {name: filled.get(name) for name in FIELDS}

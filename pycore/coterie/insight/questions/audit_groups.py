@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
-from coterie.insight.brokerlogs.server_log import JOINED
 from coterie.insight.groups import flapping, protocol_switches
 from coterie.insight.groups.causes import client_of, client_text
 from coterie.insight.groups.outages import Outage
 from coterie.insight.groups.shared_group_ids import SharedGroupId
 from coterie.insight.offsets.commit_findings import AGAIN
+from coterie.insight.questions.server_log import JOINED
+from coterie.insight.questions.server_log_lines import REQUESTS, BrokerLogLine
 from coterie.insight.records.partition_view import Client, GroupHistory, PartitionView
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 
 GENERATION_GAP, STATIC_FIGHT, FLAPPING = "generation_gap", "static_fight", "flapping"
 MEMBERS = 20  # ids of members in a row
@@ -157,12 +157,10 @@ def rivals(
 
 
 def named(client: tuple[str | None, ...]) -> str:
-    """Return a client id and host as text."""
     return client_text(client[0], client[1])
 
 
 def how_often(number: int) -> str:
-    """Return a number of times as text."""
     return "once" if number == 1 else f"{number} times"
 
 

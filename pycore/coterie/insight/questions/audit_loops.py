@@ -25,7 +25,7 @@ from coterie.insight.offsets.log_starts import OUT_OF_RANGE, lost_text
 from coterie.insight.offsets.loss_findings import SKIP, removed_text
 from coterie.insight.questions.audit_groups import FLAPPING, MEMBERS
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 
 NAMED = 3  # findings and partitions in a text
 PARTITION = {
@@ -138,7 +138,6 @@ def partitions_of(rows: Iterable[Row]) -> list[Row]:
 
 
 def rewinds_text(rows: list[Row], row: Row) -> str:
-    """Return the rewinds of several partitions as text."""
     places = places_text(row["partitions"])
     moved = sum(one["moved"] for one in rows)
     requests = {(one["file"], one["position"]) for one in rows}
@@ -190,7 +189,6 @@ def out_of_range_text(rows: list[Row], row: Row) -> str:
 
 
 def no_progress_text(rows: list[Row], row: Row) -> str:
-    """Return the runs of several partitions as text."""
     fewest, most = min(one["fewest"] for one in rows), max(one["most"] for one in rows)
     in_a_row = f"{fewest} to {most}" if fewest < most else f"{most}"
     return (
@@ -200,7 +198,6 @@ def no_progress_text(rows: list[Row], row: Row) -> str:
 
 
 def metadata_text(rows: list[Row], row: Row) -> str:
-    """Return the large metadata of several partitions as text."""
     return (
         f"{max(one['size'] for one in rows)} bytes of metadata in the largest of {row['count']}, "
         f"{places_text(row['partitions'])}"
@@ -262,7 +259,6 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
 
 
 def clients_text(clients: list[tuple[str | None, str | None]]) -> str:
-    """Return the clients that own partitions as text."""
     names = [client_text(name, host) for name, host in clients]
     more = [f"{len(names) - NAMED} more clients"] if len(names) > NAMED else []
     return f"owned by {', '.join([*names[:NAMED], *more])}"

@@ -16,7 +16,7 @@ from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_findings import AGAIN
 from coterie.insight.offsets.loss_findings import end_of
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 
 REVOCATION = "revocation"
 NAMED = 3  # partitions in a text

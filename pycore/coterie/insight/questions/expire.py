@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie._core.structures.expiry import expired
+from coterie.base.ordering import key_order
+from coterie.base.times import MAX_MS
 from coterie.insight.groups import epochs
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.removal_reasons import (
@@ -30,13 +32,11 @@ from coterie.insight.offsets.removal_reasons import (
 from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
-from coterie.ordering import key_order
 from coterie.state.rows import (
     head_rows,
     pending_rows,
     visible_offsets,
 )
-from coterie.times import MAX_MS
 
 NAME = "expire"
 REMOVALS = "expire.removals"  # an aggregate
@@ -111,14 +111,12 @@ class OffsetState(NamedTuple):
 
 
 def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
-    """Return the states to fold."""
     return (view.record_filter,)
 
 
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregate that finds the removals of offsets."""
     return {REMOVALS: (view.record_filter, KeyRemovals())}
 
 
@@ -210,7 +208,6 @@ def judged(
     idle: dict[str, int | None],
     parameters: Parameters,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the row of each offset."""
     assert parameters.now_ms is not None  # the asker sets it
     times = {
         name: [-1 if (ms := state.offset[name]) is None else ms for state in states]

@@ -2,7 +2,7 @@
 
 A group's rows are in log order, followed by its summaries: ``flapping``, ``client`` (ordered by
 the rebalances that they cause), ``summary``. Anything that records do not show is unknown, or taken
-from a broker's logs (``coterie.insight.brokerlogs``). If only some groups are requested, the
+from a broker's logs (``coterie.insight.questions``). If only some groups are requested, the
 partition's other groups are known from its batches alone.
 """
 
@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Any
 
-from coterie.insight.brokerlogs import phrases, server_log
-from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.removal_lines import RemovalLines
+from coterie.base.times import format_time
 from coterie.insight.groups import (
     causes,
     departures,
@@ -43,20 +41,22 @@ from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
-from coterie.insight.questions import explain_members
+from coterie.insight.questions import explain_members, server_log
+from coterie.insight.questions import server_log_phrases as phrases
 from coterie.insight.questions.explain_removals import (
     OFFSETS_REMOVED,
     TOPIC_RECREATED,
     RemovalEvents,
 )
+from coterie.insight.questions.removal_lines import RemovalLines
+from coterie.insight.questions.server_log_lines import SERVER, BrokerLogLine
 from coterie.insight.records.aggregates import Aggregate, aggregates_of, run_aggregates
 from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
-from coterie.insight.render.tables import shortened
+from coterie.insight.tables import shortened
 from coterie.log.clock import ClockStep, ClockSteps
 from coterie.log.joined import place_of as joined_place
-from coterie.times import format_time
 
 NAME = "explain"
 FIELDS = {
@@ -121,7 +121,6 @@ class Parameters:
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregates that count commits and find outages."""
     return PartitionTimelines(view, parameters).aggregates()
 
 
@@ -141,8 +140,6 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
 
 
 class PartitionTimelines:
-    """The timelines of all groups of a partition."""
-
     def __init__(self, view: PartitionView, parameters: Parameters) -> None:
         self.view = view
         self.parameters = parameters
@@ -173,7 +170,6 @@ class PartitionTimelines:
         }
 
     def aggregates(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
-        """Return the aggregates that count commits and find outages."""
         view = self.view
         unfilled: tuple[Aggregate, ...] = (
             outages.OutageDetector(view.trusted_from_ms, self.loads, in_parts=view.in_parts),
@@ -300,7 +296,6 @@ class PartitionTimelines:
         return self.view.is_requested(at_ms, row["log_offset"])
 
     def mark_compacted_gaps(self, events: list[Row]) -> None:
-        """Mark gaps of generations that compaction may have made."""
         for before, row in pairwise(events):
             if not self.view.is_complete_at(before["timestamp"]):
                 gaps = [gap for gap in row["causes"] if gap["what"] == "gap"]
@@ -328,7 +323,6 @@ class PartitionTimelines:
         }
 
     def summary_text(self, rows: list[Row], group: str) -> str:
-        """Return the summary of a group as text."""
         complete_from_ms = self.view.complete_from_ms
         text = [causes.counted(sum(map(is_rebalance, rows)), "rebalance")]
         if replaced := sum(map(replacements, rows)):

@@ -16,16 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.caching import cached_property
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.removal_lines import (
-    EXPIRED,
-    GROUP_DELETED,
-    OFFSETS_DELETED,
-    TOPIC_CREATED,
-    TOPIC_DELETED,
-    RemovalLines,
-)
+from coterie.base.caching import cached_property
+from coterie.base.times import format_time
 from coterie.insight.groups.causes import RECORDS, counted, hosts_in_words, partition_text
 from coterie.insight.groups.timeline import DELETED
 from coterie.insight.offsets.key_removals import KeyRemovals
@@ -47,9 +39,17 @@ from coterie.insight.offsets.removals import (
     offset_counts,
     removals_of,
 )
+from coterie.insight.questions.removal_lines import (
+    EXPIRED,
+    GROUP_DELETED,
+    OFFSETS_DELETED,
+    TOPIC_CREATED,
+    TOPIC_DELETED,
+    RemovalLines,
+)
+from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.render.tables import shortened
-from coterie.times import format_time
+from coterie.insight.tables import shortened
 
 OFFSETS_REMOVED, TOPIC_RECREATED = "offsets_removed", "topic_recreated"
 REMOVED = "removed"  # deleted or expired: the log does not show which
@@ -135,7 +135,6 @@ class RemovalEvents:
 
     @cached_property
     def counts(self) -> Mapping[str, OffsetCount]:
-        """How many offsets each group has after each record."""
         return offset_counts(self.removed)
 
     def rows(self, group: str, events: list[Row]) -> Iterator[Row]:
@@ -280,7 +279,6 @@ def reason_of(lines: list[BrokerLogLine]) -> Reason:
 
 
 def removal_row(removal: Removal, reason: Reason) -> Row:
-    """Return the row of a removal of offsets."""
     return {
         "event": OFFSETS_REMOVED,
         "timestamp": None if removal.from_ms < 0 else removal.from_ms,
@@ -341,7 +339,6 @@ def who_asked(line: BrokerLogLine) -> str:
 
 
 def set_reason(event: Row, reason: Reason, offsets: int) -> None:
-    """Give the row of a group's deletion its reason."""
     its = f" with {counted(offsets, 'offset')}" if offsets else ""
     if reason.what == EXPIRED:
         why = "its last offsets expired" if offsets else "it had no offsets left"

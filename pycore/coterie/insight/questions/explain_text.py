@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from coterie.insight.brokerlogs.lines import SERVER
-from coterie.insight.brokerlogs.server_log import REFUSED
+from coterie.base.times import format_time
 from coterie.insight.groups.causes import client_text
 from coterie.insight.groups.episodes import unowned_text
 from coterie.insight.groups.epochs import EPOCH_EVENT, STATIC_LEAVE
 from coterie.insight.groups.timeline import EMPTY, GENERATION
 from coterie.insight.questions.explain import COMMITS
-from coterie.times import format_time
+from coterie.insight.questions.server_log import REFUSED
+from coterie.insight.questions.server_log_lines import SERVER
 
 # Noise in a coordinator's reason: the random part of a member id, and absent values.
 NOISE = re.compile(
@@ -76,5 +76,4 @@ def summed(row: Row) -> str:
 
 
 def seconds(duration_ms: int) -> str:
-    """Format a duration."""
     return f"{duration_ms / 1000:.3f} s" if duration_ms < 60_000 else f"{duration_ms // 1000:,} s"

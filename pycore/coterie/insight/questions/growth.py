@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.base.ordering import key_order
 from coterie.insight.offsets.weights import (
     Codes,
     CommitIntervals,
@@ -41,7 +42,6 @@ from coterie.insight.records.record_columns import (
     RecordColumns,
     is_early,
 )
-from coterie.ordering import key_order
 
 NAME = "growth"
 WEIGHTS = "weights"
@@ -176,7 +176,6 @@ class TopicWeights:
         self.topics: list[str] = []
 
     def take(self, records: RecordColumns) -> None:
-        """Take the next piece."""
         self.groups, self.topics = records.groups, records.topics
         batches = records.batches
         self.empty_bytes += int(batches["size"][batches["records"] == 0].sum())
@@ -216,7 +215,6 @@ class TopicWeights:
         return what, key, category
 
     def _buckets(self, records: RecordColumns, category: Array) -> Array:
-        """Return the bucket of each row."""
         if self.since_ms is not None:
             category[is_early(records, self.since_ms, self.since_begin)] = 0
         if self.parameters.every_ms is None:
@@ -233,7 +231,6 @@ class TopicWeights:
         return buckets
 
     def _fit(self) -> None:
-        """Make room for all buckets and keys."""
         buckets = len(self.buckets)
         keys = len(self.commit_keys), len(self.groups), len(self.newer_keys)  # of each keyed kind
         self.sums.fit(buckets)
@@ -242,7 +239,6 @@ class TopicWeights:
             section.fit(buckets, keys)
 
     def _cut(self, records: RecordColumns) -> tuple[slice, slice, slice]:
-        """Return the rows of a piece in each section."""
         end = len(records)
         if records.files[records.file_number] == self.active:
             return slice(0, 0), slice(0, 0), slice(0, end)
@@ -252,7 +248,6 @@ class TopicWeights:
         return slice(0, decided), slice(decided, end), slice(0, 0)
 
     def _weigh(self, section: LogSection, rows: RecordColumns) -> None:
-        """Weigh rows of one section."""
         starts = run_starts(rows.bucket)
         bucket = rows.bucket[starts]
         first = np.minimum.reduceat(rows.timestamp.view(np.uint64), starts)  # -1 is the greatest
@@ -342,7 +337,6 @@ class TopicWeights:
             yield self._row(partition, names, of_bucket, self.open.get(number, {}))
 
     def _sums(self) -> dict[str, Array]:
-        """Return the values of each bucket."""
         self._fit()
         sums = {name: self.sums[name] for name in self.sums.fields}
         freed = superseded(self.sections)

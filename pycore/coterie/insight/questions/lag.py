@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie._core.fold import fold as partial
+from coterie.base.ordering import key_order
 from coterie.errors import CorruptData
 from coterie.insight.offsets.at_times import NOTHING, OffsetsAtTimes, SampleTimes
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
@@ -28,7 +29,6 @@ from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.log.set_back import SetBack
-from coterie.ordering import key_order
 from coterie.state.partial import Tracking
 
 NAME = "lag"

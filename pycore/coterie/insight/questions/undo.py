@@ -14,6 +14,8 @@ import numpy as np
 
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.fold import fold as partial
+from coterie.base.ordering import key_order
+from coterie.base.times import MAX_MS
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.removal_reasons import expiry_of, is_of_4x
 from coterie.insight.offsets.topic_ids import TopicIds
@@ -22,10 +24,8 @@ from coterie.insight.questions.undo_notes import note, removed_since
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
-from coterie.ordering import key_order
 from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_rows
-from coterie.times import MAX_MS
 
 NAME = "undo"
 REMOVALS, TOPIC_IDS = "undo.removals", "undo.topic_ids"  # aggregates

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coterie._core.fold.fold_state import Committed
+from coterie.base.times import format_time
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.removal_reasons import (
     MIN_RETENTION_MS,
@@ -21,7 +22,6 @@ from coterie.insight.offsets.removal_reasons import (
 from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView
-from coterie.times import format_time
 
 EXPIRED, EXPIRED_OR_TOPIC_DELETED, TOPIC_DELETED, DELETED, _ = REASONS = (
     *("expired", "expired_or_topic_deleted", "topic_deleted", "deleted", UNKNOWN),

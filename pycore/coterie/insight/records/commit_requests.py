@@ -20,7 +20,6 @@ class RequestBatches:
         self.one_request_each = True
 
     def take(self, records: RecordColumns) -> None:
-        """Take the next piece."""
         self.one_request_each = self.one_request_each and not records.batches["mixed"].any()
 
     def absorb(self, later: RequestBatches) -> None:

@@ -21,8 +21,8 @@ from coterie.insight.records.log_reader import (
     read_pieces,
 )
 from coterie.log.folders import Segment, read_segment
-from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
+from coterie.state.replay_engine import Progress
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -42,7 +42,6 @@ class Cancellation:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Let all further reads end early."""
         self.cancelled = True
 
     def read(self, segment: Segment) -> Buffer:
@@ -166,10 +165,8 @@ class CutPartition:
         self.progress.advance(size)
 
     def close(self) -> None:
-        """Advance the progress to the end."""
         self._advance(self.remaining)
 
 
 def size_of(part: Iterable[Segment]) -> int:
-    """Return the size of some segments' files."""
     return sum(segment.size for segment in part)

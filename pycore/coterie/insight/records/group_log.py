@@ -109,7 +109,6 @@ class GroupRecords(Sequence[GroupRecord]):
             fold.group_records.clear()
 
     def absorb(self, later: GroupRecords) -> None:
-        """Append the records of another whole log."""
         base = self.spool.end
         self.places += [place._replace(at=place.at + base) for place in later.places]
         for chunk in later.chunks():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from coterie._core.codec.schema import decode_key
-from coterie.caching import cached_property
+from coterie.base.caching import cached_property
 from coterie.errors import CorruptData
 from coterie.insight.records.group_log import GroupRecord
 from coterie.log.joined import STEP_BITS
@@ -39,7 +39,6 @@ class GroupReplay:
 
     @cached_property
     def consumer(self) -> ReplayedGroup:
-        """The consumer group."""
         return new_consumer_group()
 
     def take(self, record: GroupRecord) -> str | None:

@@ -38,7 +38,6 @@ class RowsByKey:
     last: Array
 
     def runs(self) -> list[Array]:
-        """Return the rows of each key."""
         return np.split(self.order, np.flatnonzero(self.first)[1:]) if len(self.order) else []
 
 
@@ -155,13 +154,11 @@ class NameNumbers(dict[str, int]):
         super().__init__((name, number) for number, name in enumerate(names))
 
     def absorb(self, later: Iterable[str]) -> list[str]:
-        """Add names and return all names."""
         for name in later:
             self.setdefault(name, len(self))
         return list(self)
 
     def numbers(self, names: Iterable[str]) -> Array:
-        """Return the number of each name."""
         return np.array([self[name] for name in names], np.int32)
 
 

@@ -52,8 +52,6 @@ class SecondReading(NamedTuple):
 
 
 class PartResult(NamedTuple):
-    """The output of a part's second reading."""
-
     aggregates: Mapping[str, Aggregate]
     logs: SurveyedLogs
 

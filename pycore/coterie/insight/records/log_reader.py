@@ -17,14 +17,14 @@ from coterie._core.codec.layout import decode_utf8
 from coterie._core.fold import fold as merge
 from coterie._core.fold import fold as partial
 from coterie._core.fold.record_scan import RecordScan
-from coterie.caching import cached_property
+from coterie.base.caching import cached_property
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.log.clock import Cut
 from coterie.log.folders import Segment, read_segment
 from coterie.log.mapped import intact
-from coterie.replay.parallel_scan import Part, PartTo, resting_collector, scan_part, whole
+from coterie.state.parallel_scan import Part, PartTo, resting_collector, scan_part, whole
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:
@@ -170,7 +170,6 @@ class SurveyedLog:
             self.ended.setdefault(producer, end)
 
     def absorb(self, later: SurveyedLog) -> None:
-        """Append the log of the next part."""
         self.segments += later.segments
         self.group_log.absorb(later.group_log)
         merge.absorb(self.fold, later.fold)
@@ -201,7 +200,6 @@ class SurveyedLog:
 
     @cached_property
     def present(self) -> set[str]:
-        """Groups that have a record."""
         groups = partial.group_ids(self.fold)
         return {*map(decode_utf8, groups), *(place.group for place in self.group_log.places)}
 
@@ -299,7 +297,6 @@ class PieceConsumer(Protocol):
 
 
 def feed(pieces: Iterable[RecordColumns], consumers: Iterable[PieceConsumer]) -> None:
-    """Feed all pieces to each consumer."""
     consumers = list(consumers)
     for records in pieces:
         for consumer in consumers:

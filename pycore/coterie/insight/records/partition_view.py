@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.layout import decode_utf8
-from coterie.caching import cached_property
+from coterie.base.caching import cached_property
+from coterie.base.ordering import java_order
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.log_reader import ReadSegment, SurveyedLog
 from coterie.insight.records.record_columns import RecordColumns
 from coterie.log.clock import Begin, ClockStep, Cut, begin_of, cut_at
 from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.joined import order_of, reader_of, trusted_from_each
-from coterie.ordering import java_order
-from coterie.replay.engine import Progress, Silent
 from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.partial import ScanOptions, Tracking
+from coterie.state.replay_engine import Progress, Silent
 from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
 from coterie.state.several_partitions import forget_older
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 class Client(NamedTuple):
-    """The client behind a member id."""
-
     client_id: str | None
     client_host: str | None
     group_instance_id: str | None
@@ -90,7 +88,6 @@ class RecordFilter(NamedTuple):
 
     @property
     def options(self) -> ScanOptions:
-        """The options of a fold of these records."""
         return ScanOptions(at_ms=self.at_ms, groups=self.groups, tracking=self.tracking)
 
 
@@ -176,7 +173,6 @@ class PartitionView:
 
     @property
     def record_filter(self) -> RecordFilter:
-        """The filter of the records in this view."""
         return RecordFilter(self.groups, self.at_ms)
 
     def whole(self) -> PartitionView:
@@ -338,7 +334,6 @@ class PartitionView:
 
     @cached_property
     def newer_by_group(self) -> dict[str, GroupRecords]:
-        """The records of the newer protocols, by group."""
         return self.newer_records.by_group()
 
     @cached_property

@@ -13,7 +13,7 @@ import numpy as np
 from coterie._core.fold.columns import KIND_NAMES
 from coterie._core.fold.history import OUTCOMES
 from coterie._core.fold.record_scan import RecordScan
-from coterie.caching import cached_property
+from coterie.base.caching import cached_property
 from coterie.log.clock import Begin
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}

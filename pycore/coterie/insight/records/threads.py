@@ -17,8 +17,8 @@ from coterie.insight.records.cut import Cancellation, CutPartition, SegmentRun, 
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Log, Segment, find_segments
 from coterie.log.joined import order_of
-from coterie.replay import parallel_scan
-from coterie.replay.engine import Progress, Silent
+from coterie.state import parallel_scan
+from coterie.state.replay_engine import Progress, Silent
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

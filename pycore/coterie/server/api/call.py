@@ -11,10 +11,10 @@ from coterie import wire
 from coterie.errors import CoterieError
 from coterie.server.api.table import NAMES, refusal
 from coterie.server.cluster import Cluster, Listener, Node
+from coterie.server.output_budget import Unsent
 from coterie.server.rate_limited_log import quoted
-from coterie.server.services.data.records import RecordRange
-from coterie.server.services.sasl.authentication import Authentication
-from coterie.server.unsent import Unsent
+from coterie.server.services.adjacent_batches import RecordRange
+from coterie.server.services.authentication import Authentication
 from coterie.values import Error
 
 __all__ = ["Call", "Dispatcher", "Handler", "Origin", "Part", "Slices"]
@@ -102,12 +102,10 @@ class Call:
 
     @property
     def cluster(self) -> Cluster:
-        """The state that all brokers share."""
         return self.connection.dispatcher.cluster
 
     @property
     def node(self) -> Node:
-        """The broker that received the request."""
         return self.connection.node
 
     def answer(self, body: dict[str, Any] | tuple[Any, ...]) -> None:
@@ -128,15 +126,12 @@ class Call:
         return self.answer_bytes(frame)
 
     def answer_bytes(self, frame: bytes) -> None:
-        """Send an encoded response, header included."""
         self._end().send(frame)
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
-        """Send an encoded response that refers to stored batches."""
         self._end().send_parts(parts)
 
     def run(self, slices: Slices) -> None:
-        """Do the rest of the work in slices."""
         self.connection.dispatcher.run(self, slices)
 
     def refuse(self, error: int) -> None:
@@ -220,7 +215,6 @@ class Dispatcher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a long request is being handled."""
         return bool(self._long)
 
     def handle(self, call: Call, handler: Handler) -> None:

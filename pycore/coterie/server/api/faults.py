@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from coterie.arguments import boolean, within
+from coterie.base.arguments import boolean, within
 from coterie.coordinator.fields import log_error
 from coterie.errors import ArgumentError, shown
 from coterie.server.api.call import Call, Handler
-from coterie.server.api.handlers.sasl import refuse as refuse_sasl
+from coterie.server.api.sasl import refuse as refuse_sasl
 from coterie.server.api.table import ALTER_USER_SCRAM_CREDENTIALS, KEYS, NAMES
 from coterie.server.context import Context
-from coterie.server.services.sasl.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from coterie.server.services.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from coterie.values import Error
 
 __all__ = ["Fault", "Watch"]
@@ -205,7 +205,6 @@ def _key_of(api: object) -> int:
 
 
 def _groups_of(call: Call) -> list[str]:
-    """Return the group ids that a request names."""
     key, version, body = call.api_key, call.api_version, call.body
     if key == _OFFSET_FETCH and version >= 8:
         return [group["groupId"] for group in body["groups"]]

@@ -13,8 +13,8 @@ from typing import Any
 from coterie import wire
 from coterie.server.api.call import Part
 from coterie.server.api.rows_in_slices import encoded_count
-from coterie.server.services.data.fetch_sessions import PartitionRow
-from coterie.server.services.data.records import RecordRange
+from coterie.server.services.adjacent_batches import RecordRange
+from coterie.server.services.fetch_sessions import PartitionRow
 
 __all__ = ["fetch_frame"]
 

@@ -24,9 +24,9 @@ def handler_of(key: int) -> Handler | None:
     if row is not None:
         module_name, _, function = row.handler.partition(":")
         try:
-            module = importlib.import_module(f"coterie.server.api.handlers.{module_name}")
+            module = importlib.import_module(f"coterie.server.api.{module_name}")
         except ModuleNotFoundError as error:
-            if error.name != f"coterie.server.api.handlers.{module_name}":
+            if error.name != f"coterie.server.api.{module_name}":
                 raise
         else:
             handler = getattr(module, function, None)

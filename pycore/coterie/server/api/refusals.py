@@ -41,7 +41,6 @@ def message_of(error: int) -> str:
 
 
 def top(body: Body, version: int, error: int) -> Body:
-    """Set the error of the response itself."""
     return {"errorCode": error, "errorMessage": message_of(error)}
 
 
@@ -144,12 +143,10 @@ def find_coordinator(body: Body, version: int, error: int) -> Body:
 
 
 def init_producer_id(body: Body, version: int, error: int) -> Body:
-    """Refuse InitProducerId."""
     return _entry(error, producerId=-1, producerEpoch=-1)
 
 
 def join_group(body: Body, version: int, error: int) -> Body:
-    """Refuse JoinGroup."""
     name = None if version >= 7 else ""
     return {"errorCode": error, "generationId": -1, "protocolName": name, "leader": ""}
 
@@ -192,21 +189,18 @@ def added_partitions(topics: list[Body], error: int) -> list[Body]:
 
 
 def add_partitions(body: Body, version: int, error: int) -> Body:
-    """Refuse AddPartitionsToTxn."""
     if version >= 4:
         return {"errorCode": error}
     return {"resultsByTopicV3AndBelow": added_partitions(body["v3AndBelowTopics"], error)}
 
 
 def delete_topics(body: Body, version: int, error: int) -> Body:
-    """Refuse each topic of DeleteTopics."""
     if version < 6:
         return {"responses": [_entry(error, name=name) for name in body["topicNames"]]}
     return {"responses": [_entry(error, **_topic_identity(topic)) for topic in body["topics"]]}
 
 
 def alter_users(body: Body, version: int, error: int) -> Body:
-    """Refuse each user of AlterUserScramCredentials."""
     users = dict.fromkeys(entry["name"] for entry in body["deletions"] + body["upsertions"])
     return {"results": [_entry(error, user=user) for user in users]}
 
@@ -226,7 +220,6 @@ def share_states(topic: Body, error: int, message: str) -> Body:
 
 
 def metadata(body: Body, version: int, error: int) -> Body:
-    """Refuse each topic of Metadata."""
     # A topic requested by id has no name; before version 12 the name cannot be null.
     return {
         "errorCode": error,  # since version 13
@@ -238,7 +231,6 @@ def metadata(body: Body, version: int, error: int) -> Body:
 
 
 def markers(body: Body, version: int, error: int) -> Body:
-    """Refuse each partition of WriteTxnMarkers."""
     return {
         "markers": [
             {

@@ -24,8 +24,6 @@ Row = dict[str, Any] | tuple[Any, ...]
 
 
 class Pace:
-    """Counts the entries that a handler has worked through."""
-
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
@@ -123,7 +121,6 @@ class _Form:
         return encoded_count(number, flexible=self._flexible)
 
     def encoded(self, rows: list[Row]) -> bytes:
-        """Encode rows alone."""
         if not self._empty:
             self._empty = self._frame([])
             self._start = len(self._empty) - self._behind - len(self._count(0))
@@ -131,6 +128,5 @@ class _Form:
         return frame[self._start + len(self._count(len(rows))) : len(frame) - self._behind]
 
     def around(self, parts: list[Part], count: int) -> list[Part]:
-        """Return the parts of the whole response."""
         end = len(self._empty) - self._behind
         return [self._empty[: self._start] + self._count(count), *parts, self._empty[end:]]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from coterie.server.api import refusals
 from coterie.server.api.refusals import Refuse, in_partitions, of_each
-from coterie.server.services.sasl.authentication import API_VERSIONS
+from coterie.server.services.authentication import API_VERSIONS
 
 __all__ = [
     "ALTER_USER_SCRAM_CREDENTIALS",
@@ -28,7 +28,7 @@ ALTER_USER_SCRAM_CREDENTIALS = 51
 
 
 class Served(NamedTuple):
-    """A served API; ``handler`` is ``MODULE:FUNCTION`` of ``coterie.server.api.handlers``.
+    """A served API; ``handler`` is ``MODULE:FUNCTION`` of ``coterie.server.api``.
 
     ``refuse`` builds the error response for a whole request. ``row_form``: the handler reads and
     returns rows (tuples) instead of dicts, which is faster.

@@ -28,8 +28,6 @@ _LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 @runtime_checkable
 class HandshakeObserver(Protocol):
-    """A connection's protocol that handles a failed TLS handshake."""
-
     def handshake_failed(self, peername: object, error: ssl.SSLError) -> None:
         """Handle the failure of a handshake with a peer."""
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from coterie.server.api.call import Part
-from coterie.server.services.data.records import Buffer, RecordRange
-from coterie.server.unsent import Unsent
+from coterie.server.output_budget import Unsent
+from coterie.server.services.adjacent_batches import Buffer, RecordRange
 
 __all__ = ["SLICE_BUFFERS", "SLICE_BYTES", "TURN_BYTES", "Backlog", "Turns", "Writer"]
 
@@ -40,7 +40,6 @@ class Backlog:
         self.size = 0
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Append parts of a response."""
         stored = copied = 0
         for part in parts:
             self._parts.append(part)
@@ -98,8 +97,6 @@ class Backlog:
 
 
 class Writer(Protocol):
-    """A connection with a backlog."""
-
     def write_slice(self) -> int:
         """Write a slice; return its size, 0 if the connection has to wait or has no more."""
 

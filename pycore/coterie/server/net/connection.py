@@ -15,8 +15,8 @@ from coterie.server.api.call import Call, Dispatcher, Part
 from coterie.server.api.lookup import handler_of
 from coterie.server.api.table import API_VERSIONS, NAMES, SERVED, SERVED_BY
 from coterie.server.cluster import Listener, Node
-from coterie.server.services.sasl.authentication import Authentication
-from coterie.server.services.sasl.refusals import ANONYMOUS, Refused
+from coterie.server.services.authentication import Authentication
+from coterie.server.services.sasl_refusals import ANONYMOUS, Refused
 from coterie.values import Error
 
 __all__ = ["Connection"]
@@ -99,7 +99,6 @@ class Connection:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next request has to wait."""
         return self.call is not None or self.write_paused or self.refused or self.lacks_room
 
     @property
@@ -141,7 +140,6 @@ class Connection:
             self.go_on()
 
     def close(self) -> None:
-        """Close the connection after the pending output is sent."""
         if not self.closing:
             self.closing = True
             call, self.call = self.call, None
@@ -192,7 +190,6 @@ class Connection:
             self.on_output()
 
     def _has_to_wait(self, frame: bytes) -> bool:
-        """Whether a request is not to be handled yet, for the memory that it would take."""
         dispatcher = self.dispatcher
         if len(frame) > _LARGE and dispatcher.is_busy:
             key, _ = _HEAD.unpack_from(frame)

@@ -12,16 +12,16 @@ import ipaddress
 from collections import Counter
 from typing import cast
 
+from coterie.base.times import epoch_ms
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.backlog import SLICE_BYTES, Backlog, Turns
 from coterie.server.net.connection import Connection
 from coterie.server.net.sender import SEND_BYTES, Sender, Senders
 from coterie.server.net.tls import handshake_failure, peer_principal
-from coterie.server.services.data.records import Buffer
-from coterie.times import epoch_ms
+from coterie.server.services.adjacent_batches import Buffer
 
-__all__ = ["Heart", "Peer", "Peers", "epoch_ms", "new_loop"]
+__all__ = ["ClockDriver", "Peer", "Peers", "epoch_ms", "new_loop"]
 
 _MUCH = 1 << 18  # pause reading when more bytes wait behind a request
 _SHORT = 1 << 16  # an output of so many bytes is written at once
@@ -38,7 +38,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-class Heart:
+class ClockDriver:
     """Drives the time of a cluster: the wall-clock timers, and the clock unless it is virtual."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cluster: Cluster, *, virtual: bool) -> None:
@@ -54,7 +54,6 @@ class Heart:
         cluster.waits.on_armed = cluster.timers.on_armed = self.arm
 
     def tick(self) -> None:
-        """Advance the cluster to the current time."""
         now_ms = int(self._now() * 1000)
         if now_ms != self._last_ms:
             self._last_ms = now_ms
@@ -93,7 +92,6 @@ class Heart:
             self.arm()
 
     def stop(self) -> None:
-        """Stop driving the time."""
         self._cluster.waits.on_armed = self._cluster.timers.on_armed = None
         if self._handle is not None:
             self._handle.cancel()
@@ -102,7 +100,7 @@ class Heart:
 class Peers:
     """The connections of a server, with their limits on number and idle time."""
 
-    def __init__(self, dispatcher: Dispatcher, heart: Heart) -> None:
+    def __init__(self, dispatcher: Dispatcher, heart: ClockDriver) -> None:
         self.dispatcher, self.cluster, self.heart = dispatcher, dispatcher.cluster, heart
         self.all: dict[Peer, None] = {}
         self.turns = Turns(lambda function: heart.call_soon(function))
@@ -150,13 +148,10 @@ class Peers:
         self._look_later()
 
     def of(self, node: Node) -> list[Peer]:
-        """Return the connections of one broker."""
         return [peer for peer in self.all if peer.connection.node is node]
 
 
 class Peer(asyncio.Protocol):
-    """A connection and its transport."""
-
     connection: Connection
     transport: asyncio.Transport
     active_ms: int
@@ -174,13 +169,11 @@ class Peer(asyncio.Protocol):
         self._send_bytes = SLICE_BYTES
 
     def handshake_failed(self, peername: object, error: OSError) -> None:
-        """Log why a peer's TLS handshake failed."""
         self._tick()
         line = f"{host_of(peername)}: {handshake_failure(error)}; the connection closes"
         self._peers.cluster.log_limited("handshake", line)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the connection."""
         self.transport = cast(
             asyncio.Transport, transport
         )  # uvloop's transports do not derive from it
@@ -349,7 +342,6 @@ class Peer(asyncio.Protocol):
         self.connection.write_paused = True
 
     def resume_writing(self) -> None:
-        """Continue after the peer has read its responses."""
         self._transport_is_full = False
         self._note_activity()
         if self._backlog is not None:
@@ -375,7 +367,6 @@ class Peer(asyncio.Protocol):
 
 
 def host_of(peername: object) -> str:
-    """Format the peer's address as Java does."""
     host = str(peername[0]) if isinstance(peername, tuple) else "127.0.0.1"
     if ":" not in host:
         return f"/{host}"

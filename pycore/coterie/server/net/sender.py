@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from coterie.server.services.data.records import Buffer
+from coterie.server.services.adjacent_batches import Buffer
 
 __all__ = ["SEND_BYTES", "Sender", "Senders"]
 
@@ -47,7 +47,6 @@ class Senders:
         self._pool.submit(run)
 
     def close(self) -> None:
-        """Start no more sends."""
         self._pool.shutdown(wait=False)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from coterie.arguments import file_path
+from coterie.base.arguments import file_path
+from coterie.base.user_files import FileTooLarge, read_bytes
 from coterie.errors import ArgumentError
-from coterie.server.services.sasl.refusals import ANONYMOUS
-from coterie.user_files import FileTooLarge, read_bytes
+from coterie.server.services.sasl_refusals import ANONYMOUS
 
 __all__ = ["handshake_failure", "peer_principal", "server_context"]
 

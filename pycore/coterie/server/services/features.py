@@ -90,7 +90,6 @@ class Features:
             self._check_metadata_version(level, upgrade_type)
 
     def update(self, levels: dict[str, int]) -> None:
-        """Set the levels of checked updates."""
         if levels:
             self.levels.update(levels)
             self.epoch += 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from coterie.server.config import Settings
-from coterie.server.services.data.topic_configs import (
+from coterie.server.services.groups import Groups
+from coterie.server.services.topic_configs import (
     BOOLEAN,
     INT,
     LIST,
@@ -19,7 +20,6 @@ from coterie.server.services.data.topic_configs import (
     TopicConfig,
     parse_value,
 )
-from coterie.server.services.groups import Groups
 
 __all__ = ["GroupConfigs", "known_of"]
 
@@ -114,7 +114,6 @@ class GroupConfigs:
             raise InvalidConfig(f"{_SESSION} must be greater than {_HEARTBEAT}")
 
     def replace(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Replace all settings of a group, which were checked."""
         self._configs[group_id] = dict(configs)
         own = {name: int(configs[name]) for name in (*_EFFECTIVE, _INTERVAL) if name in configs}
         self._groups.configure(group_id, own)

@@ -11,7 +11,7 @@ from typing import Any
 
 from coterie.consumer_groups import decode_topic_id
 from coterie.server.context import Context
-from coterie.server.services.data.topics import Topic, Topics
+from coterie.server.services.topics import Topic, Topics
 
 __all__ = ["GroupImage"]
 

@@ -13,15 +13,15 @@ from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.runtime import DirectLog, response_of
+from coterie.base.operations import NUMBER
 from coterie.consumer_groups import DescribedConsumerGroup, described_group
 from coterie.coordinator.config import CLASSIC_ONLY, KEEPING_TOPIC_IDS
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
-from coterie.operations import NUMBER
 from coterie.server.context import Context
-from coterie.server.services.data.topics import OFFSETS_TOPIC, Topic, Topics
 from coterie.server.services.group_image import GroupImage
 from coterie.server.services.offsets_log import OffsetsLog
+from coterie.server.services.topics import OFFSETS_TOPIC, Topic, Topics
 from coterie.values import Error
 
 __all__ = ["GroupView", "Groups"]
@@ -185,11 +185,9 @@ class Groups:
 
     @property
     def count(self) -> int:
-        """The number of groups of every type."""
         return self.core.group_count
 
     def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Delete the offsets of deleted partitions."""
         self._act("delete_partitions", tuple(partitions))
 
     def record_into(self, recorder: Recorder) -> None:
@@ -241,12 +239,10 @@ class Groups:
     # Inside
 
     def _update_image(self) -> None:
-        """Pass on what has changed in the cluster's topics."""
         if self._image is not None and (details := self._image.changes()) is not None:
             self._act("metadata", details)
 
     def _topics_deleted(self, topics: Sequence[Topic]) -> None:
-        """Delete the offsets of deleted topics."""
         if any(topic.name == OFFSETS_TOPIC for topic in topics):  # the log of the groups themselves
             self.resign()
             self.load()

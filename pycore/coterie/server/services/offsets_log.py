@@ -13,8 +13,8 @@ from coterie._core.codec.batch import LogReader, encode_sized
 from coterie._core.codec.compression import partition_for
 from coterie.errors import CoterieError
 from coterie.server.context import Context
-from coterie.server.services.data.partition import PartitionLog
-from coterie.server.services.data.topics import OFFSETS_TOPIC, Topics
+from coterie.server.services.partition import PartitionLog
+from coterie.server.services.topics import OFFSETS_TOPIC, Topics
 from coterie.values import Error
 
 __all__ = ["OffsetsLog", "Row"]
@@ -108,7 +108,6 @@ class OffsetsLog:
         }
 
     def rows(self) -> Iterator[Row]:
-        """Yield all batches, partition by partition."""
         topic = self._topics.get(OFFSETS_TOPIC)
         for log in () if topic is None else topic.partitions:
             for batch in LogReader(log.data()):

@@ -5,8 +5,8 @@ Source: AbstractStickyAssignor.ConstrainedAssignmentBuilder.
 
 from __future__ import annotations
 
+from coterie.base.ordering import java_order, place_order
 from coterie.errors import CoterieError
-from coterie.ordering import java_order, place_order
 from coterie.testing.assignors.base import TopicPartition
 from coterie.testing.assignors.racks import RackMatch
 from coterie.testing.assignors.steps import unassigned

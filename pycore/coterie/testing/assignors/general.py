@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
+from coterie.base.ordering import java_order
 from coterie.errors import CoterieError
-from coterie.ordering import java_order
 from coterie.testing.assignors.base import TopicPartition
 from coterie.testing.assignors.movements import Movements
 from coterie.testing.assignors.racks import RackMatch
@@ -158,7 +158,6 @@ class GeneralAssignment:
         return fixed
 
     def _most(self, member: str) -> int:
-        """Return how many partitions a member could get."""
         return sum(self.partitions[topic] for topic in self.topics[member])
 
     def _reassign(self, partitions: list[TopicPartition]) -> bool:

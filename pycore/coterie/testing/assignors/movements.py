@@ -42,8 +42,6 @@ class Movements:
 
 
 class _PartitionSet:
-    """A java.util.HashSet of a topic's partitions."""
-
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, int] = {}  # in order of their arrival
         self.bins = 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from coterie.ordering import place_order
+from coterie.base.ordering import place_order
 from coterie.testing.assignors.base import TopicPartition
 from coterie.testing.assignors.racks import racks_matter
 

@@ -33,7 +33,7 @@ from coterie.testing.client.membership import raise_failure
 from coterie.testing.client.metadata import Metadata
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.subscriptions import SubscriptionState
-from coterie.testing.cluster.topics import TopicPartition
+from coterie.testing.topics import TopicPartition
 
 __all__ = ["ClassicMembership"]
 
@@ -140,7 +140,6 @@ class ClassicMembership:
         return self._retry_ms
 
     def _update_metadata(self) -> None:
-        """Take note of topics that have changed."""
         subscriptions = self._subscriptions
         pattern = subscriptions.pattern
         if self._metadata.due:
@@ -256,7 +255,6 @@ class ClassicMembership:
         return False
 
     def _protocols(self) -> dict[str, bytes]:
-        """Return the subscription for each assignor."""
         subscriptions = self._subscriptions
         self._joined_topics = subscriptions.topics
         details = (

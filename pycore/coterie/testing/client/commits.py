@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from coterie.arguments import within
+from coterie.base.arguments import within
 from coterie.coordinator.fields import committed
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.errors import (
@@ -27,7 +27,7 @@ from coterie.testing.client.errors import (
 from coterie.testing.client.membership import NOBODY, Identity, Membership
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.subscriptions import SubscriptionState
-from coterie.testing.cluster.topics import TopicPartition, partition_of
+from coterie.testing.topics import TopicPartition, partition_of
 from coterie.values import Error, OffsetAndMetadata
 
 __all__ = ["Commits", "Offsets", "offsets_of"]

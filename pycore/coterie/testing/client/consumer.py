@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from coterie._core.testing.clients import earliest
-from coterie.arguments import function, milliseconds, sequence, text, walked, within
+from coterie.base.arguments import function, milliseconds, sequence, text, walked, within
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.classic_membership import ClassicMembership
 from coterie.testing.client.commits import Callback, Commits, Offsets, offsets_of
@@ -27,9 +27,9 @@ from coterie.testing.client.metadata import Metadata
 from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.settings import consumer_settings, timeout_of
 from coterie.testing.client.subscriptions import SubscriptionPattern, SubscriptionState
-from coterie.testing.cluster.cluster import Cluster
-from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition, partition_of
 from coterie.testing.process import Process, process_of
+from coterie.testing.simulated_cluster import Cluster
+from coterie.testing.topics import ConsumerRecord, TopicPartition, partition_of
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["Consumer", "ConsumerGroupMetadata"]

@@ -29,7 +29,6 @@ from coterie.testing.client.membership import Identity, raise_failure
 from coterie.testing.client.metadata import Metadata
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.subscriptions import SubscriptionState
-from coterie.testing.cluster.topics import TopicPartition
 from coterie.testing.consumer_state import (
     NONE,
     ConsumerState,
@@ -38,6 +37,7 @@ from coterie.testing.consumer_state import (
     named,
     new_member_id,
 )
+from coterie.testing.topics import TopicPartition
 from coterie.values import Error
 
 __all__ = ["ConsumerMembership"]

@@ -16,7 +16,7 @@ from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError
 from coterie.testing.client.metadata import Metadata
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.subscriptions import SubscriptionState
-from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog, TopicPartition
+from coterie.testing.topics import ConsumerRecord, PartitionLog, TopicPartition
 from coterie.values import Error
 
 __all__ = ["Fetcher"]

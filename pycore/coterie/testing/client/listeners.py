@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.subscriptions import SubscriptionState
-from coterie.testing.cluster.topics import TopicPartition
+from coterie.testing.topics import TopicPartition
 
 __all__ = ["Listeners"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from coterie._core.testing.clients import Connection, Host, Sent
 from coterie.testing.client.errors import DisconnectError, error_of
 from coterie.testing.client.settings import Settings
-from coterie.testing.cluster.cluster import Cluster
 from coterie.testing.process import Process
+from coterie.testing.simulated_cluster import Cluster
 from coterie.values import Error
 
 __all__ = ["NetworkClient", "Sent"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from coterie._core.codec.compression import java_hash
-from coterie.arguments import function, text, whole
+from coterie.base.arguments import function, text, whole
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.commits import offsets_of
 from coterie.testing.client.consumer import ConsumerGroupMetadata
@@ -17,9 +17,9 @@ from coterie.testing.client.errors import IllegalStateError, KafkaError, KafkaTi
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.producer_state import ProducerState, State
 from coterie.testing.client.settings import producer_settings, timeout_of
-from coterie.testing.cluster.cluster import Cluster
-from coterie.testing.cluster.topics import TopicPartition
 from coterie.testing.process import Process, Timer, process_of
+from coterie.testing.simulated_cluster import Cluster
+from coterie.testing.topics import TopicPartition
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["Producer", "RecordMetadata"]
@@ -209,7 +209,6 @@ class Producer:
         self._note_end(None if committed else "aborted")
 
     def _note_end(self, outcome: str | None) -> None:
-        """Note the outcome of the offsets' commit."""
         for offsets in self._offsets:
             self._network.note("committed", (offsets, outcome))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from coterie.arguments import sequence, text, within
+from coterie.base.arguments import sequence, text, within
 from coterie.errors import ArgumentError, ConfigError, shown
 
 __all__ = ["Settings", "consumer_settings", "producer_settings", "timeout_of"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from coterie._core.testing.clients import AssignedPartitions, PartitionState
 from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitionError
-from coterie.testing.cluster.topics import TopicPartition
+from coterie.testing.topics import TopicPartition
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["PartitionState", "SubscriptionPattern", "SubscriptionState"]

@@ -1,6 +1,6 @@
 """Fields of messages by layouts: bytes to tuples and dicts, and back.
 
-A layout is one version of a message, compiled from the table ``coterie/schemas.txt``. It knows
+A layout is one version of a message, compiled from the table ``coterie/base/schemas.txt``. It knows
 lengths, nullable and tagged fields, and nothing of what a message means.
 """
 cimport cython

@@ -16,12 +16,12 @@ from coterie._core.codec.layout cimport (
 from coterie._core.codec.walk cimport MAX_VERSIONS, Rows, Span, Versions, walk, walk_value
 
 from coterie.errors import ArgumentError, CorruptData, shown
-from coterie.schemas import OFFSETS_TOPIC, SECTIONS
+from coterie.base.schemas import OFFSETS_TOPIC, SECTIONS
 
 
 # ---- schema --------------------------------------------------------------------------------------
 # The keys and values of a log, and the consumer protocol, from bytes to plain dicts and back. The
-# layouts come from the table of messages (``coterie/schemas.txt``), by the version of the key. Only
+# layouts come from the table of messages (``base/schemas.txt``), by the version of the key. Only
 # the members of a group are known by name here, because the bytes inside them are decoded, too, and
 # because Redpanda, which writes the same records, has a version before each of them (its
 # group_metadata.cc). Its layout is tried where Kafka's does not fit. Knows single records; knows no

@@ -28,9 +28,9 @@ from coterie._core.coordinator.runtime cimport (
 from coterie._core.structures.timers cimport TimerWheel
 
 from collections.abc import MutableSequence
-from coterie._core.coordinator.runtime import STATES, Thrown
+from coterie._core.coordinator.runtime import STATES, KafkaThrows
 from coterie.errors import CoterieError, TraceError, shown
-from coterie.operations import NUMBER
+from coterie.base.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
@@ -201,7 +201,7 @@ cdef class Coordinator:
         try:
             try:
                 self.runtime.settle(op, error, base_offset)
-            except Thrown:                 # in Kafka in the thread of the append
+            except KafkaThrows:                 # in Kafka in the thread of the append
                 pass
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
         finally:

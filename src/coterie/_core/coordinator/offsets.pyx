@@ -23,7 +23,7 @@ from coterie._core.fold.fold import (
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
 
 from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
-from coterie.operations import NUMBER
+from coterie.base.operations import NUMBER
 
 
 # ---- from the records of a partition to its offsets, as after an election ------------------------

@@ -7,7 +7,7 @@ Source: GroupCoordinator.scala, GroupMetadataManager.scala (storeGroup, partitio
 """
 cimport cython
 import coterie.events as events
-import coterie.operations as operations
+import coterie.base.operations as operations
 import coterie.values as values
 from bisect import bisect_left
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -31,7 +31,7 @@ from coterie._core.structures.offsets cimport Offset, OffsetMap
 from coterie._core.structures.timers cimport TimerWheel
 
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.operations import NUMBER, OPERATIONS
+from coterie.base.operations import NUMBER, OPERATIONS
 
 
 # ---- encode the records of offsets and their tombstones ------------------------------------------
@@ -44,7 +44,7 @@ cdef int put_other_string(Writing* w, str text) except -1:
     raw = text.encode("utf-8", "replace")      # as Java writes a lone surrogate: one "?"
     if PyBytes_GET_SIZE(raw) > LONGEST:
         # Only in a text from a log, where each byte that was no UTF-8 became three, as in Kafka.
-        raise Thrown(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
+        raise KafkaThrows(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
                      f"(at most {LONGEST}): {text[:40]!r}...")
     put_i16(w, <int16_t>PyBytes_GET_SIZE(raw))
     return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
@@ -641,11 +641,11 @@ cdef class OffsetStore:
 # Source: GroupCoordinator.scala, DelayedOperation.scala. Rules: docs/rules/coordinator.md#timers,
 # #group-status and #failed-appends.
 
-class Thrown(CoterieError):
+class KafkaThrows(CoterieError):
     """Kafka's code throws here; as in Kafka, earlier changes are not undone."""
 
 
-class Garbage(Thrown):
+class UnreadableMetadata(KafkaThrows):
     """Kafka's code throws because a member's metadata cannot be read."""
 
 
@@ -1004,14 +1004,14 @@ cdef class Runtime:
             component = <Component?>self.handlers[kind]
             try:
                 component.fired(kind - component.first_kind, self.owners[key >> KIND_BITS])
-            except Thrown as error:        # in a thread of Kafka's timer
+            except KafkaThrows as error:        # in a thread of Kafka's timer
                 self.ignore_thrown(error)
             if heeds_signals:
                 PyErr_CheckSignals()
 
     cdef int ignore_thrown(self, error) except -1:
         """Ignore an error that Kafka throws in a background thread, unless it ends a trace."""
-        if self.strict and isinstance(error, Garbage):
+        if self.strict and isinstance(error, UnreadableMetadata):
             raise error
 
     cdef int answer_thrown(self, error, Request request, payload) except -1:
@@ -1024,7 +1024,7 @@ cdef class Runtime:
 
     cdef int respond_committed(self, str group_id, int64_t id, int op, int code,
                                payload) except -1:
-        """Answer a request that wrote nothing once what its group has written is committed."""
+        """Answer a read after the pending writes of its group."""
         if self.writes is not None and self.writes.pending:
             return self.writes.answer_later((group_id,), id, op, code, payload, None)
         return self.respond(id, op, code, payload)

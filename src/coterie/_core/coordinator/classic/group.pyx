@@ -20,7 +20,7 @@ from coterie._core.coordinator.runtime cimport (
     CLASSIC, COMPLETING_REBALANCE, DEAD, EMPTY, MAX_STATES, NO_TIMER, PREPARING_REBALANCE, STABLE,
     STATE_NAMES, Batch, Group, Request, begin_record, end_key, end_value, new_batch, put_bytes,
     put_raw, put_string)
-from coterie._core.coordinator.runtime import Garbage, Thrown
+from coterie._core.coordinator.runtime import UnreadableMetadata, KafkaThrows
 from coterie._core.structures.votes cimport ProtocolCounts, most_voted
 
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -106,7 +106,7 @@ cdef class MemberMetadata:
         for entry in self.protocols:
             if (<tuple?>entry)[0] == protocol:
                 return (<tuple?>entry)[1]
-        raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
+        raise KafkaThrows(f"member {self.member_id} does not support protocol {protocol!r}")
 
     def vote(self, candidates):
         """Return the first of its names that is a candidate; CoterieError if none is."""
@@ -386,7 +386,7 @@ cdef class GroupMetadata(Group):
             name = self.counts.vote(last, size)
             cast = 1
             if name is None:           # some list names a protocol twice
-                raise Thrown(f"a member of {self.group_id!r} supports no candidate")
+                raise KafkaThrows(f"a member of {self.group_id!r} supports no candidate")
         if votes is None:
             return name                   # one list, one vote
         votes[name] = votes.get(name, 0) + cast
@@ -410,7 +410,7 @@ cdef class GroupMetadata(Group):
         if self.members.count:
             self.protocol_name = self.vote()
             if self.subscribe() == UNREADABLE:
-                raise Garbage(f"group {self.group_id!r} cannot start generation "
+                raise UnreadableMetadata(f"group {self.group_id!r} cannot start generation "
                               f"{self.generation_id}: a member's metadata cannot be read")
             self.enter(COMPLETING_REBALANCE, now_ms)
         else:
@@ -648,7 +648,7 @@ cdef MemberMetadata static_member(GroupMetadata group, str instance):
     """Return the member of an instance; Kafka throws, too, if there is none."""
     cdef MemberMetadata member = group.get(group.static_members[instance])
     if member is None:
-        raise Thrown(f"no member has the id of the instance {instance!r:.60}")
+        raise KafkaThrows(f"no member has the id of the instance {instance!r:.60}")
     return member
 
 

@@ -25,7 +25,7 @@ from coterie._core.coordinator.runtime cimport (
     NO_GROUP, NO_OWNER, NO_TIMER, PREPARING_REBALANCE, REPLACED, STABLE, STATE_NAMES, TRANSITION,
     AppendOp, AppendStatus, Batch, Component, Group, GroupProtocol, Request, Runtime, describe,
     new_request, partition_of, utf8_length)
-from coterie._core.coordinator.runtime import Thrown
+from coterie._core.coordinator.runtime import KafkaThrows
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.structures.expiry cimport expiry_rule
 from coterie._core.structures.offsets cimport OffsetMap
@@ -33,7 +33,7 @@ from coterie._core.structures.timers cimport TimerWheel
 from coterie._core.structures.votes cimport FIRST_VOTED, JAVA_MAP, SCALA_MAP
 
 from coterie.errors import ArgumentError, CorruptData, CoterieError, shown
-from coterie.operations import NUMBER
+from coterie.base.operations import NUMBER
 from coterie.values import GroupSummary, MemberSummary
 
 
@@ -435,7 +435,7 @@ cdef int decide_sync_group(component, int op, int64_t id, Group group, str group
         return (<Members>component).sync(
             request, <GroupMetadata>group, group_id, generation_id, member_id, instance,
             details[0], details[1], details[2])
-    except Thrown as error:
+    except KafkaThrows as error:
         return (<Members>component).runtime.answer_thrown(error, request, None)
 
 
@@ -451,7 +451,7 @@ cdef int decide_leave_group(component, int op, int64_t id, Group group, str grou
                             tuple details) except -1:
     try:
         return (<Members>component).leave(id, <GroupMetadata>group, group_id, details)
-    except Thrown as error:
+    except KafkaThrows as error:
         return (<Members>component).runtime.answer_thrown(error, new_request(id, op), None)
 
 
@@ -668,7 +668,7 @@ cdef int decide_join_group(component, int op, int64_t id, Group group, str group
     try:
         return (<Joins>component).join(request, <GroupMetadata>group, group_id, member_id,
                                        instance, details)
-    except Thrown as error:
+    except KafkaThrows as error:
         return (<Joins>component).runtime.answer_thrown(error, request, "")
 
 
@@ -1005,7 +1005,7 @@ cdef int decide_describe_group(component, int op, int64_t id, Group group, str g
     try:
         return (<ClassicProtocol>component).describe_group(
             id, <GroupMetadata>group, group_id, details)
-    except Thrown as error:
+    except KafkaThrows as error:
         return (<ClassicProtocol>component).runtime.answer_thrown(error, new_request(id, op), None)
 
 

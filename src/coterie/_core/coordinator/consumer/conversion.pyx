@@ -29,7 +29,7 @@ from coterie._core.coordinator.consumer.values import utf16_units
 from coterie._core.coordinator.runtime cimport (
     BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT, CONSUMER, NO_TIMER, STABLE, Group,
     Request)
-from coterie._core.coordinator.runtime import Thrown
+from coterie._core.coordinator.runtime import KafkaThrows
 
 from coterie.errors import CorruptData
 
@@ -193,7 +193,7 @@ cdef ConsumerGroup upgraded(ConsumerProtocol protocol, GroupMetadata classic, li
     except CorruptData:
         protocol.error = GROUP_ID_NOT_FOUND
         return None
-    except Thrown:
+    except KafkaThrows:
         protocol.error = UNKNOWN_SERVER_ERROR
         return None
     group = new_group(classic.group_id, protocol.rules)

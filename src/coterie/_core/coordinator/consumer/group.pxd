@@ -105,7 +105,7 @@ cdef class ConsumerMember(Subscriber):
     cdef bint present              # there is a member record; a target may come without
     cdef Timers timers
     cdef tuple answer              # of a heartbeat that changes nothing, or None
-    cdef tuple settled             # the details of its last heartbeat that changed nothing, or None
+    cdef tuple last_steady_heartbeat  # its details, or None
 
 cdef class ConsumerGroup(Group):
     cdef readonly int32_t epoch

@@ -285,7 +285,7 @@ cdef class ConsumerGroup(Group):
         if had is not None:
             self.count_fields(had, -1, subscriptions)
         member.fields = fields
-        member.settled = None
+        member.last_steady_heartbeat = None
         member.instance_id = fields.instance_id
         if had is not None and self.rules & OLD_INSTANCE_IS_FREED and (
                 had.instance_id is not None):

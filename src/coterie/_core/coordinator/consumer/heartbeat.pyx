@@ -36,7 +36,7 @@ from coterie._core.coordinator.runtime cimport (
     new_request)
 
 from coterie.errors import CorruptData
-from coterie.operations import NUMBER
+from coterie.base.operations import NUMBER
 
 
 # ---- heartbeats of the consumer protocol: find the member, then bring it up to date --------------
@@ -71,7 +71,7 @@ cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_
     cdef Heartbeat request
     cdef tuple payload
     if instance is None:
-        payload = settled_answer(protocol, group, group_id, member_id, generation_id, details)
+        payload = steady_answer(protocol, group, group_id, member_id, generation_id, details)
         if payload is not None:
             return protocol.runtime.respond_committed(group_id, id, op, NONE, payload)
     request = Heartbeat.__new__(Heartbeat)
@@ -112,9 +112,9 @@ cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
     return protocol.finish_event()
 
 
-cdef tuple settled_answer(ConsumerProtocol protocol, Group found, str group_id, str member_id,
+cdef tuple steady_answer(ConsumerProtocol protocol, Group found, str group_id, str member_id,
                           int32_t epoch, tuple details):
-    """The payload if a heartbeat names nothing and there is nothing to do, as mostly; else None.
+    """The response to a steady heartbeat, which names and changes nothing; else None.
 
     What `answer_heartbeat` finds out step by step, looked at together: the short way for members
     without an instance id that have all partitions of their target.
@@ -130,10 +130,11 @@ cdef tuple settled_answer(ConsumerProtocol protocol, Group found, str group_id, 
             or epoch < group.refresh_epoch
             or protocol.runtime.wheel.clock_ms >= group.refresh_ms
             or group.regex_count
-            or (details is not member.settled and not names_nothing(member.fields, details))
+            or (details is not member.last_steady_heartbeat
+                and not names_nothing(member.fields, details))
             or protocol.runtime.partitions.refusal(group_id, False) != NONE):
         return None
-    member.settled = details
+    member.last_steady_heartbeat = details
     return unchanged_answer(member, start_session(
         protocol, group_id, timers_of_member(protocol, group_id, member)))
 

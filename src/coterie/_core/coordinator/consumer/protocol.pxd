@@ -111,7 +111,7 @@ cdef struct Shape:                 # of a group, as it is shown
     int32_t target_epoch
     Py_ssize_t members
 
-cdef class Touched:
+cdef class GroupBefore:
     cdef str group_id
     cdef Shape before
 
@@ -142,8 +142,8 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef set resolving             # groups with a resolution under way
     cdef Rebalances rebalances     # of classic groups
     cdef int64_t classic_max_size
-    cdef Touched touched           # by this event, or None
-    cdef dict also_touched         # group id -> Touched, of the others: mostly there is one
+    cdef GroupBefore touched           # by this event, or None
+    cdef dict also_touched         # group id -> GroupBefore, of the others: mostly there is one
     cdef int rules                 # of a Release
     cdef Joins joins               # of classic groups: they share the ids that are made
     cdef str policy                # of conversions
@@ -154,7 +154,7 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef int64_t setting(self, str group_id, str name, int64_t otherwise) except? -7
     cdef int show_groups(self) except -1
-    cdef Touched touched_now(self, str group_id)
+    cdef GroupBefore touched_now(self, str group_id)
     cdef int touch(self, str group_id) except -1
     cdef Timers find_timers(self, str group_id, str member_id)
     cdef Timers timers_of(self, str group_id, str member_id)
@@ -168,7 +168,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1
     cdef Shape shape_of(self, str group_id) except *
     cdef int show_shape(self, str group_id, Shape now) except -1
-    cdef int show_change(self, Touched touched) except -1
+    cdef int show_change(self, GroupBefore touched) except -1
     cdef int deletion_error(self, Group group) except? -7
     cdef list end_records(self, Group group)
     cdef object expires_since(self, Group group)

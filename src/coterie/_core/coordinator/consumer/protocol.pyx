@@ -28,12 +28,12 @@ from coterie._core.coordinator.runtime cimport (
     GROUP, MEMBER, NOT_COMMITTED, NO_GROUP, NO_GROUP_LEFT, NO_TIMER, OTHER, RECONCILED, STABLE,
     AppendOp, AppendStatus, Batch, Group, GroupProtocol, MemoryLog, OffsetStore, Runtime, Writes,
     batch_of, begin_offset, describe, new_batch, partition_of)
-from coterie._core.coordinator.runtime import Thrown
+from coterie._core.coordinator.runtime import KafkaThrows
 from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 from coterie._core.structures.offsets cimport Offset, OffsetMap
 
 from coterie.errors import CorruptData, CoterieError
-from coterie.operations import NUMBER
+from coterie.base.operations import NUMBER
 
 
 # ---- writes that are not committed: who waits for them, and what was there before ----------------
@@ -106,7 +106,7 @@ cdef class Finished(Waiting):
     cdef int completed(self, int error) except -1:
         try:
             return self.append.on_finished(error, -1)
-        except Thrown as thrown:           # in Kafka in the thread of the append
+        except KafkaThrows as thrown:           # in Kafka in the thread of the append
             return self.append.runtime.ignore_thrown(thrown)
 
 
@@ -133,7 +133,7 @@ cdef class PendingWrites(Writes):
         return partition_of(group_id, self.consumer.runtime.partitions.count)
 
     cdef int64_t next_position(self) except -1:
-        """A position for what the log does not have yet: after all that it has, in order."""
+        """A provisional offset: after all offsets of the log, in order."""
         self.provisional += 1
         return self.provisional
 
@@ -216,7 +216,7 @@ cdef class PendingWrites(Writes):
 
     cdef int show_ended(self, str group_id) except -1:
         """Show that a group ended without a record, now that one of its id is written."""
-        cdef Touched touched = self.unshown.pop(group_id, None)
+        cdef GroupBefore touched = self.unshown.pop(group_id, None)
         return 0 if touched is None else self.consumer.show_change(touched)
 
     # ---- what waits ------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ cdef class PendingWrites(Writes):
         return self.consumer.finish_event()
 
     cdef int commit(self) except -1:
-        """Commit what is in the log and has no earlier write before it that is not."""
+        """Commit the logged writes that no uncommitted one precedes."""
         cdef Write write
         cdef set blocked = set()
         if self.holding:
@@ -448,7 +448,7 @@ cdef class Heartbeat:
 @cython.final
 @cython.no_gc                      # a text and numbers
 @cython.freelist(16)
-cdef class Touched:
+cdef class GroupBefore:
     """A group that the event at hand may change, as it was before."""
 
 
@@ -554,15 +554,15 @@ cdef class ConsumerProtocol(GroupProtocol):
             shape.epoch, shape.target_epoch = group.epoch, group.target_epoch
         return shape
 
-    cdef Touched touched_now(self, str group_id):
+    cdef GroupBefore touched_now(self, str group_id):
         """A group as it is now."""
-        cdef Touched touched = Touched.__new__(Touched)
+        cdef GroupBefore touched = GroupBefore.__new__(GroupBefore)
         touched.group_id, touched.before = group_id, self.shape_of(group_id)
         return touched
 
     cdef int touch(self, str group_id) except -1:
         """Remember what a group looked like before this event."""
-        cdef Touched touched
+        cdef GroupBefore touched
         if self.touched is not None and (
                 group_id == self.touched.group_id or group_id in self.also_touched):
             return 0
@@ -574,7 +574,7 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef int show_groups(self) except -1:
         """Show each group whose state, epochs or size changed in this event."""
-        cdef Touched only = self.touched
+        cdef GroupBefore only = self.touched
         cdef dict touched = self.also_touched
         self.touched = None
         if not touched:
@@ -582,9 +582,9 @@ cdef class ConsumerProtocol(GroupProtocol):
         self.also_touched = {}
         touched[only.group_id] = only
         for group_id in sorted(touched):
-            self.show_change(<Touched>touched[group_id])
+            self.show_change(<GroupBefore>touched[group_id])
 
-    cdef int show_change(self, Touched touched) except -1:
+    cdef int show_change(self, GroupBefore touched) except -1:
         cdef str group_id = touched.group_id
         cdef Shape before = touched.before, now = self.shape_of(group_id)
         if (now.state == before.state and now.epoch == before.epoch

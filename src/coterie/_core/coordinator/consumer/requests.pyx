@@ -34,7 +34,7 @@ from coterie._core.coordinator.runtime cimport (
 from coterie._core.structures.expiry cimport NO_TIME
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
 
-from coterie.operations import NUMBER
+from coterie.base.operations import NUMBER
 
 
 # ---- consumerGroupDescribe: what is committed of each group --------------------------------------

@@ -1,0 +1,268 @@
+"""Compare a broker's settings with what its answers show of them.
+
+A request log has no settings, but its answers depend on them: an interval of heartbeats is in the
+answer itself, a join that begins a group is answered after the initial delay, and a session that
+was accepted, refused or ended bounds the setting. Where several values fit, the roundest is named.
+What only a setting of one group explains is not told apart from the broker's own.
+Sources: ``GroupCoordinatorConfig.java``, ``GroupMetadataManager.java``, ``GroupCoordinator.scala``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.coordinator.close_requests import Step
+from coterie.coordinator.restarts import Outage
+
+__all__ = ["Shown", "shown_settings"]
+
+INTERVAL = "group.consumer.heartbeat.interval.ms"
+SESSION = "group.consumer.session.timeout.ms"
+DELAY = "group.initial.rebalance.delay.ms"
+LEAST, MOST = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+METADATA = "offset.metadata.max.bytes"
+SIZES = {
+    "join_group": "group.max.size",
+    "consumer_group_heartbeat": "group.consumer.max.size",
+}
+LATE_MS = 100  # by which an answer may come after its timer
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A setting that the answers contradict: a value that fits, and how they show it."""
+
+    name: str
+    value: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"--set {self.name}={self.value}: {self.why}"
+
+
+def shown_settings(
+    steps: Iterable[Step], config: Mapping[str, Any], downs: Iterable[Outage] = ()
+) -> list[Shown]:
+    """Return the settings of ``config``, complete, that the broker's answers contradict.
+
+    ``downs`` are the broker's outages, in order: a silence over one says nothing of a session.
+    """
+    steps = [step for step in steps if step[2] is not None]
+    found = [
+        *_interval(steps, config),
+        *_session(steps, config, [down.first_ms for down in downs]),
+        *_delay(steps, config),
+        *_session_bounds(steps, config),
+        *_sizes(steps, config),
+        *_metadata(steps, config),
+    ]
+    return sorted(found, key=lambda shown: shown.name)
+
+
+def _of(steps: Iterable[Step], op: str) -> Iterator[tuple[float, dict[str, Any], dict[str, Any]]]:
+    """Yield (when it was handled, request, answer) of an operation."""
+    for exchange, event, answer in steps:
+        if event["op"] == op and answer is not None:
+            yield exchange.handled_ms, event, answer
+
+
+def _interval(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
+    """Take the interval of most groups: a group may have one of its own."""
+    by_group: dict[str, int] = {}
+    for _, event, answer in _of(steps, "consumer_group_heartbeat"):
+        if answer["error"] == "NONE" and answer["heartbeat_interval_ms"] > 0:
+            by_group[event["group_id"]] = answer["heartbeat_interval_ms"]
+    if by_group:
+        ((value, groups),) = Counter(by_group.values()).most_common(1)
+        if config[INTERVAL] not in by_group.values():
+            yield Shown(INTERVAL, value, f"the interval in the answers to {_groups(groups)}")
+
+
+@dataclass(slots=True)
+class _Group:
+    epoch: int = 0
+    changed: bool = True  # by a request: the next epoch shows no end of a session
+    steady_ms: float = 0.0  # when a member was last answered with this epoch
+    heard_ms: dict[str, float] = field(default_factory=dict)  # the last heartbeat of each member
+    named: dict[str, list[Any]] = field(default_factory=dict)  # its subscription
+
+
+def _session(
+    steps: list[Step], config: Mapping[str, Any], restarts: list[float]
+) -> Iterator[Shown]:
+    """Bound the session timeout by silences that members survived, and those that ended them."""
+    groups: dict[str, _Group] = defaultdict(_Group)
+    survived, ended = 0.0, float("inf")
+    last_ms: dict[tuple[str, str], float] = {
+        (event["group_id"], event["member_id"] or answer["member_id"]): at_ms
+        for at_ms, event, answer in _of(steps, "consumer_group_heartbeat")
+        if answer["error"] == "NONE"
+    }
+    for at_ms, event, answer in _of(steps, "consumer_group_heartbeat"):
+        while restarts and restarts[0] <= at_ms:
+            restarts.pop(0)
+            groups.clear()
+        group, member = groups[event["group_id"]], event["member_id"] or answer["member_id"]
+        heard_ms = group.heard_ms.pop(member, None)
+        if answer["error"] in ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH") and heard_ms is not None:
+            ended = min(ended, at_ms - heard_ms)
+            group.changed = True
+        if answer["error"] != "NONE":
+            continue
+        if event["member_epoch"] < 0:
+            group.changed = True
+            continue
+        joins = event["member_epoch"] == 0
+        if heard_ms is not None and not joins:
+            survived = max(survived, at_ms - heard_ms)
+        silent = {
+            id: then_ms for id, then_ms in group.heard_ms.items()
+            if last_ms.get((event["group_id"], id)) == then_ms
+        }  # fmt: skip
+        group.heard_ms[member] = at_ms
+        named = [event.get("subscribed_topic_names"), event.get("subscribed_topic_regex")]
+        changes = joins or (named[0] is not None and named != group.named.get(member))
+        if named[0] is not None:
+            group.named[member] = named
+        if answer["member_epoch"] > group.epoch:
+            if not (group.changed or changes) and len(silent) == 1:
+                (gone_ms,) = silent.values()
+                survived = max(survived, group.steady_ms - gone_ms)
+                ended = min(ended, at_ms - gone_ms)
+            for id in silent if not (group.changed or changes) else ():
+                del group.heard_ms[id]
+            group.epoch = answer["member_epoch"]
+            group.changed = False
+        elif changes:
+            group.changed = True
+        if answer["assignment"] is None and answer["member_epoch"] == group.epoch:
+            group.steady_ms = at_ms
+    if survived < ended < float("inf") and not survived - LATE_MS < config[SESSION] <= ended:
+        why = (
+            f"a member was silent for {survived:.0f} ms and stayed, one for {ended:.0f} was removed"
+        )
+        yield Shown(SESSION, roundest(survived, ended), why)
+    elif ended == float("inf") and survived - LATE_MS >= config[SESSION]:
+        why = f"a member was silent for {survived:.0f} ms and stayed"
+        yield Shown(SESSION, roundest(survived, 2 * survived), why)
+
+
+def _delay(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
+    """Find the initial delay that fits when the first joins of groups were answered."""
+    joins: dict[str, list[float]] = defaultdict(list)
+    ended_ms: dict[str, float] = {}
+    for exchange, event, answer in steps:
+        if event["op"] == "join_group" and answer and answer["generation_id"] == 1:
+            joins[event["group_id"]].append(exchange.handled_ms)
+            ended_ms[event["group_id"]] = exchange.answered_ms
+    waits = [
+        (ended_ms[group] - min(times), [at_ms - min(times) for at_ms in times])
+        for group, times in joins.items()
+    ]
+
+    def fits(delay_ms: int) -> bool:
+        return all(-1 <= wait - _window(delay_ms, came) <= LATE_MS for wait, came in waits)
+
+    if not waits or fits(config[DELAY]):
+        return
+    wait = min(wait for wait, _ in waits)
+    for delays in range(1, 9):  # each delay in which another member came is followed by one more
+        value = roundest(max((wait - LATE_MS) / delays, -1), (wait + 1) / delays)
+        if fits(value):
+            yield Shown(DELAY, value, f"a group's first generation began after {wait:.0f} ms")
+            return
+
+
+def _window(delay_ms: int, came_ms: list[float]) -> int:
+    """Return how long joins wait that came at these times after the first one."""
+    end_ms = delay_ms
+    while delay_ms and any(end_ms - delay_ms < at_ms <= end_ms for at_ms in came_ms if at_ms):
+        end_ms += delay_ms
+    return end_ms
+
+
+def _session_bounds(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
+    """Bound the least and the largest session by those of JoinGroup, accepted or refused."""
+    accepted, refused = set(), set()
+    for _, event, answer in _of(steps, "join_group"):
+        session_ms = event["session_timeout_ms"]
+        if answer["error"] == "INVALID_SESSION_TIMEOUT":
+            refused.add(session_ms)
+        elif answer["error"] in ("NONE", "MEMBER_ID_REQUIRED"):
+            accepted.add(session_ms)
+    if accepted and min(accepted) < config[LEAST]:
+        why = f"a session of {min(accepted)} ms was accepted"
+        yield Shown(LEAST, min(accepted), why)
+    if accepted and max(accepted) > config[MOST]:
+        yield Shown(MOST, max(accepted), f"a session of {max(accepted)} ms was accepted")
+    inside = {ms for ms in refused if config[LEAST] <= ms <= config[MOST]}
+    low = {ms for ms in inside if not accepted or ms < min(accepted)}
+    if low:
+        value = min(accepted) if accepted else max(low) + 1
+        yield Shown(LEAST, value, f"a session of {max(low)} ms was refused")
+    high = {ms for ms in inside - low if ms > max(accepted)}
+    if high:
+        yield Shown(MOST, max(accepted), f"a session of {min(high)} ms was refused")
+
+
+def _sizes(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
+    """Take the number of members with which a group refused another one."""
+    for op, name in SIZES.items():
+        members: dict[str, set[str]] = defaultdict(set)
+        largest: Counter[str] = Counter()
+        for _, event, answer in _of(steps, op):
+            group, member = event["group_id"], event["member_id"] or answer["member_id"] or ""
+            if answer["error"] == "GROUP_MAX_SIZE_REACHED":
+                size = max(largest[group], len(members[group]))
+                if 0 < size < config[name]:
+                    yield Shown(name, size, f"{group} refused a member, with {size} in it")
+                    break
+            elif answer["error"] == "NONE":
+                if event.get("member_epoch", 0) < 0:
+                    members[group].discard(member)
+                elif op != "join_group":
+                    members[group].add(member)
+                else:
+                    largest[group] = max(len(answer["members"]), largest[group])
+
+
+def _metadata(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
+    """Bound the size of metadata by that of commits, accepted or refused."""
+    accepted, refused = 0, float("inf")
+    for op in ("offset_commit", "txn_offset_commit"):
+        for _, event, answer in _of(steps, op):
+            sizes = {
+                (one["topic"], one["partition"]): len((one.get("metadata") or "").encode())
+                for one in event["offsets"]
+            }
+            for one in answer["partitions"]:
+                size = sizes.get((one["topic"], one["partition"]), 0)
+                if one["error"] == "OFFSET_METADATA_TOO_LARGE":
+                    refused = min(refused, size)
+                elif one["error"] == "NONE":
+                    accepted = max(accepted, size)
+    if accepted > config[METADATA]:
+        yield Shown(METADATA, accepted, f"metadata of {accepted} bytes was committed")
+    elif refused <= config[METADATA]:
+        why = f"metadata of {refused:.0f} bytes was refused"
+        yield Shown(METADATA, max(accepted, 0), why)
+
+
+def roundest(above: float, most: float) -> int:
+    """Return the number above ``above`` and at most ``most`` that has the most zeros at its end.
+
+    >>> roundest(4712.5, 5310.0)
+    5000
+    """
+    for step in (60_000, 10_000, 5000, 1000, 500, 250, 100, 50, 10):
+        value = int(most // step) * step
+        if value > above:
+            return value
+    return int(most)
+
+
+def _groups(number: int) -> str:
+    return f"{number} group" + "s" * (number != 1)

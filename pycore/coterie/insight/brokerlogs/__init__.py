@@ -1,1 +1,0 @@
-"""Lines about groups in brokers' own logs: server logs and request logs."""

@@ -1,1 +1,0 @@
-"""Copies of one log from several brokers: how far they agree, and what only one of them has."""

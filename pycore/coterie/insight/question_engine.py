@@ -1,0 +1,216 @@
+"""Put a question to a log, on any engine: the request, and one answer for each partition.
+
+An asker is a function (request, progress) -> answers in order of the partition's number. It is
+registered under the entry point group ``coterie.askers``, as replay engines are under theirs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol, cast
+
+from coterie.base.times import format_time
+from coterie.errors import CoterieError
+from coterie.insight.fields import Fields
+from coterie.insight.records.log_parts import states_of
+from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.threads import each_partition
+from coterie.log.clock import Begin, ClockStep, Cut
+from coterie.log.folders import Log
+from coterie.log.joined import in_own_partition
+from coterie.state.parallel_scan import resting_collector
+from coterie.state.redpanda import is_of_redpanda
+from coterie.state.replay_engine import Conf, Progress, find_entry
+
+ASKERS = "coterie.askers"
+TRUSTED: Fields = {"trusted_from": "timestamp"}  # earlier records may be missing
+Row = dict[str, Any]
+
+
+class Question(Protocol):
+    """The interface of a question's module; see ``coterie.insight``."""
+
+    NAME: str
+    FIELDS: Fields
+    Parameters: type[Any]
+
+    def rows(self, view: PartitionView, parameters: Any) -> Iterator[Row]:
+        """Yield the rows of one partition."""
+
+
+@dataclass(frozen=True)
+class QuestionRequest:
+    """A question and the log to answer it from.
+
+    Attributes
+    ----------
+    question : str
+        The question's name, that of a module of ``coterie.insight.questions``.
+    parameters : object
+        ``Parameters`` of that module.
+    log : Listing or tuple of str
+        LOG..., listed or as given by the user.
+    groups : frozenset of str or None
+        Only these groups; None: all.
+    at_ms : int or None
+        Only records whose own timestamp is not after this.
+    since_ms : int or None
+        Report only states and events since then. Earlier records are read, too.
+    master : str or None
+        Spark's master URL; None: ``local[*]``.
+    conf : tuple of (str, str)
+        Settings of Spark.
+    """
+
+    question: str
+    parameters: Any
+    log: Log
+    groups: frozenset[str] | None = None
+    at_ms: int | None = None
+    since_ms: int | None = None
+    master: str | None = None
+    conf: Conf = ()
+
+
+@dataclass(frozen=True)
+class PartitionAnswer:
+    """The answer of one partition of the topic.
+
+    Attributes
+    ----------
+    number : int or None
+        The partition's number.
+    rows : list of dict
+        The answer's rows.
+    present_groups : frozenset of str
+        The requested groups that the partition has records of.
+    faults : int
+        The number of corrupt places, which were left out.
+    trusted_from_ms : int or None
+        From when on the partition's state is complete; None: from its start.
+    newest_ms : int
+        The time of its newest record, regardless of the request; -1: no record has a time.
+    clock_steps : tuple of ClockStep
+        Where the time goes back. Empty if the question needed only states.
+    cut : Cut or None
+        Where the partition ends as of the request's time, if earlier times follow.
+    begin : Begin or None
+        Where the partition begins since the request's time; None: its records' times decide.
+    is_redpandas : bool
+        Whether Redpanda wrote it.
+    """
+
+    number: int | None
+    rows: list[Row]
+    present_groups: frozenset[str]
+    faults: int
+    trusted_from_ms: int | None
+    newest_ms: int
+    clock_steps: tuple[ClockStep, ...] = ()
+    cut: Cut | None = None
+    begin: Begin | None = None
+    is_redpandas: bool = False
+
+
+Asker = Callable[[QuestionRequest, Progress], Iterator[PartitionAnswer]]
+
+
+def find_question(name: str) -> Question:
+    return cast(Question, importlib.import_module(f"coterie.insight.questions.{name}"))
+
+
+def find_asker(engine: str) -> Asker:
+    """Return an engine's asker; see ``coterie.state.replay_engine.find_entry``."""
+    asker: Asker = find_entry(ASKERS, engine)
+    return asker
+
+
+def fields_of(question: Question) -> Fields:
+    """Return the fields of an answer: the question's own, and ``trusted_from``."""
+    return {**question.FIELDS, **TRUSTED}
+
+
+def rows_of(view: PartitionView, question: Question, parameters: Any) -> Iterator[Row]:
+    """Yield the rows of one partition, with the fields of :func:`fields_of`."""
+    for row in question.rows(view, parameters):
+        row["trusted_from"] = view.trusted_from_ms
+        yield in_own_partition(row, view.order) if view.is_joined else row
+
+
+def partition_answer(view: PartitionView, question: Question, parameters: Any) -> PartitionAnswer:
+    rows = list(rows_of(view, question, parameters))
+    present_groups = frozenset(view.group_ids)
+    faults = len(view.fold.faults)
+    return PartitionAnswer(
+        view.number,
+        rows,
+        present_groups,
+        faults,
+        view.trusted_from_ms,
+        view.newest_ms,
+        tuple(view.clock_steps),
+        view.end_cut,
+        view.since_begin,
+        is_of_redpanda(view.fold),
+    )
+
+
+def answer_each(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
+    """Answer in this process, each partition by itself; threads read a large log."""
+    question, parameters = find_question(request.question), request.parameters
+
+    def answer_of(view: PartitionView) -> PartitionAnswer:
+        with resting_collector():  # rows have no cycles; it would walk them in vain
+            return partition_answer(view, question, parameters)
+
+    def read_states(view: PartitionView) -> PartitionView:
+        for record_filter in states_of(view, question, parameters):
+            view.read(record_filter)
+        return view
+
+    each_view = partial(
+        each_partition,
+        request.log,
+        groups=request.groups,
+        at_ms=request.at_ms,
+        since_ms=request.since_ms,
+        progress=progress,
+    )
+    if not hasattr(parameters, "now_ms") or parameters.now_ms is not None:
+        with each_view(answer_of) as answers:
+            yield from answers
+        return
+    with each_view(read_states) as read:  # answers read on, so they are made in here
+        views = deque(read)  # all partitions, for the newest time of any
+        parameters = replace(parameters, now_ms=max((view.newest_ms for view in views), default=-1))
+        while views:
+            yield answer_of(views.popleft())
+
+
+def missing_groups(
+    groups: frozenset[str] | None,
+    present: frozenset[str],
+    at_ms: int | None = None,
+    trusted_from_ms: int | None = None,
+) -> CoterieError | None:
+    """Return the error for requested groups that are not in the log; None: all are.
+
+    ``trusted_from_ms``: from when on the whole log is complete; None: from its start.
+    """
+    missing = sorted((groups or frozenset()) - present)
+    if not missing:
+        return None
+    names = ", ".join(repr(name) for name in missing)
+    noun = "group" if len(missing) == 1 else "groups"
+    until = "" if at_ms is None else f" up to {format_time(at_ms)}"
+    compacted = ""
+    if trusted_from_ms is not None:
+        compacted = f" (compacted: what was before {format_time(trusted_from_ms)} may be gone)"
+    return CoterieError(
+        f"the log has no record of {noun} {names}{until}{compacted}; "
+        "`coterie groups --list` names those it has"
+    )

@@ -1,1 +1,0 @@
-"""Render the rows of any question for people and programs: fields, tables, JSON, CSV."""

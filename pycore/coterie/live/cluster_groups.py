@@ -1,0 +1,267 @@
+"""Groups of a running cluster: their states, what they have committed, and commits for them.
+
+Requests go to the coordinator of each group. When it moves, it is looked up again, with pauses.
+Sources: DescribeConsumerGroupsHandler, ListConsumerGroupOffsetsHandler,
+AlterConsumerGroupOffsetsHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from coterie.errors import CorruptData
+from coterie.live.cluster import Cluster
+from coterie.live.cluster_errors import ClusterError, refusal, without_calls
+from coterie.live.connections import Connection
+from coterie.live.responses import rows_by_place
+from coterie.log.consumer_protocol import owned_partitions
+from coterie.values import Error
+
+__all__ = ["Committed", "commit", "committed", "describe", "list_groups", "live_groups"]
+
+Place = tuple[str, int]
+Row = dict[str, Any]
+GROUP_ID_NOT_FOUND = 69
+OLD_COORDINATOR = {GROUP_ID_NOT_FOUND, Error.UNSUPPORTED_VERSION}
+UNDECIDED = {  # of a commit: the coordinator moved, or its log did not answer in time
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+    Error.REQUEST_TIMED_OUT,
+}
+ASSIGNMENTS_BYTES_MAX = 8 << 20  # of a group: two million partitions
+GROUPS_AT_ONCE = 64  # so that no request waits for thousands before it
+
+
+class Committed(NamedTuple):
+    """The error code of each partition, and what the group has where it has committed since."""
+
+    codes: dict[Place, int]
+    changed: dict[Place, int | None]
+
+
+async def list_groups(cluster: Cluster) -> set[str]:
+    """Return the consumer groups that the brokers list, also those that never had members.
+
+    Without DESCRIBE on the cluster, brokers list only groups that the user may describe.
+    ``Cluster.topic`` has to be called before.
+    """
+
+    async def of_node(node: int) -> list[Row]:
+        answer = await (await cluster.connection(node)).ask("ListGroups", {})
+        if answer["errorCode"]:
+            raise refusal(answer["errorCode"], f"broker {node}", "DESCRIBE")
+        rows: list[Row] = answer["groups"]
+        return rows
+
+    found: set[str] = set()
+    for node in cluster.nodes:
+        for row in await cluster.patiently(partial(of_node, node)):
+            is_consumer = row.get("groupType", "").lower() in ("", "classic", "consumer")
+            if row["protocolType"] in ("", "consumer") and is_consumer:
+                found.add(row["groupId"])
+    return found
+
+
+async def describe(cluster: Cluster, group: str) -> Row | None:
+    """Return a group's state, in the form of ``audit --live``, without offsets.
+
+    None: there is no such group. Members of a classic group have their assignments only while it
+    is Stable. Needs DESCRIBE on the group.
+    """
+
+    async def of_group() -> Row | None:
+        connection = await cluster.coordinator(group)
+        if connection.has("ConsumerGroupDescribe"):
+            found = await _described(connection, "ConsumerGroupDescribe", "groupIds", group)
+            if found["errorCode"] not in OLD_COORDINATOR:
+                return None if _refused(found, group) else _consumer_group(found)
+        found = await _described(connection, "DescribeGroups", "groups", group)
+        return None if _refused(found, group) else _classic_group(found)
+
+    return await cluster.patiently(of_group)
+
+
+async def _described(connection: Connection, api: str, field: str, group: str) -> Row:
+    rows: list[Row] = (await connection.ask(api, {field: [group]}))["groups"]
+    if [row["groupId"] for row in rows] != [group]:
+        raise ClusterError(
+            f"group {group!r}: the broker answers with {len(rows)} rows, not with one of this group"
+        )
+    return rows[0]
+
+
+def _refused(row: Row, group: str) -> bool:
+    """Whether a group is not there; raise ClusterError for other errors."""
+    if row["errorCode"] not in (0, GROUP_ID_NOT_FOUND):
+        raise refusal(row["errorCode"], f"group {group!r}", "DESCRIBE")
+    return bool(row["errorCode"] == GROUP_ID_NOT_FOUND or row["groupState"] == "Dead")
+
+
+def _consumer_group(row: Row) -> Row:
+    members = [
+        {
+            "member_id": member["memberId"],
+            "group_instance_id": member["instanceId"],
+            "client_id": member["clientId"],
+            "client_host": member["clientHost"],
+            "assignment": [
+                f"{topic['topicName']}:{number}"
+                for topic in member["assignment"]["topicPartitions"]
+                for number in topic["partitions"]
+            ],
+        }
+        for member in row["members"]
+    ]
+    members.sort(key=itemgetter("member_id"))
+    fields = {"type": "Consumer", "state": row["groupState"], "protocol": row["assignorName"]}
+    return {"group_id": row["groupId"], **fields, "members": members}
+
+
+def _classic_group(row: Row) -> Row:
+    is_stable = row["groupState"] == "Stable"
+    size = sum(len(member["memberAssignment"]) for member in row["members"])
+    if size > ASSIGNMENTS_BYTES_MAX:
+        raise ClusterError(f"group {row['groupId']!r}: assignments of {size:,} bytes: too many")
+    members = []
+    for member in row["members"]:
+        found = {
+            "member_id": member["memberId"],
+            "client_id": member["clientId"],
+            "client_host": member["clientHost"],
+        }
+        if "groupInstanceId" in member:
+            found["group_instance_id"] = member["groupInstanceId"]
+        assignment = _assigned(member["memberAssignment"]) if is_stable else None
+        if assignment is not None:
+            found["assignment"] = assignment
+        members.append(found)
+    members.sort(key=itemgetter("member_id"))  # a broker has them in any order
+    fields = {"type": "Classic", "state": row["groupState"], "protocol": row["protocolData"]}
+    return {"group_id": row["groupId"], **fields, "members": members}
+
+
+def _assigned(data: bytes) -> list[str] | None:
+    """Return the partitions of an assignment; None: it is of another protocol."""
+    try:
+        owned = owned_partitions(data) if data else {}
+    except CorruptData:
+        return None
+    return [f"{topic}:{number}" for topic, numbers in owned.items() for number in numbers]
+
+
+async def committed(cluster: Cluster, group: str) -> dict[Place, Row]:
+    """Return the committed offsets of a group: ``offset``, ``leader_epoch`` and ``metadata``.
+
+    Needs DESCRIBE on the group; topics that the user may not describe are left out.
+    """
+
+    async def of_group() -> dict[Place, Row]:
+        return await _offsets(await cluster.coordinator(group), group)
+
+    return await cluster.patiently(of_group)
+
+
+async def _offsets(connection: Connection, group: str) -> dict[Place, Row]:
+    answer = await connection.ask("OffsetFetch", {"groupId": group, "topics": None})
+    if answer["errorCode"]:
+        raise refusal(answer["errorCode"], f"group {group!r}", "DESCRIBE")
+    found = {}
+    for place, row in rows_by_place(answer["topics"]).items():
+        if row["errorCode"]:
+            raise refusal(row["errorCode"], f"group {group!r}, {place[0]}-{place[1]}", "DESCRIBE")
+        if row["committedOffset"] < 0:
+            continue
+        fields = {"offset": row["committedOffset"], "metadata": row["metadata"]}
+        if "committedLeaderEpoch" in row:
+            fields["leader_epoch"] = row["committedLeaderEpoch"]
+        found[place] = fields
+    return found
+
+
+async def live_groups(
+    cluster: Cluster, groups: Iterable[str]
+) -> tuple[dict[str, Row], dict[str, ClusterError]]:
+    """Return the live state of groups, in the form of ``audit --live``, by id.
+
+    Groups that do not exist are left out. The second dict has why others could not be described.
+    """
+    found: dict[str, Row] = {}
+    failed: dict[str, ClusterError] = {}
+    few = asyncio.Semaphore(GROUPS_AT_ONCE)
+
+    async def of_group(group: str) -> None:
+        async with few:
+            try:
+                row = await describe(cluster, group)
+                if row is None:
+                    return
+                offsets = await committed(cluster, group)
+            except ClusterError as error:
+                failed[group] = without_calls(error)
+                return
+        row["offsets"] = [
+            {"topic": topic, "partition": number, **fields}
+            for (topic, number), fields in offsets.items()
+        ]
+        found[group] = row
+
+    await asyncio.gather(*map(of_group, groups))
+    return found, failed
+
+
+async def commit(
+    cluster: Cluster, group: str, offsets: Mapping[Place, int], before: Mapping[Place, int]
+) -> Committed:
+    """Commit offsets for a group without members, unless it has others than ``before``.
+
+    It looks before each try: after an answer that was lost, the offsets may be committed already,
+    or others since. No metadata and no leader epoch are committed, as by ``kafka-consumer-groups``.
+    Needs READ on the group and on the topics.
+
+    Raises
+    ------
+    ClusterError
+        The coordinator refuses, or was not found in ``default.api.timeout.ms``. If a connection
+        broke, the offsets may have been committed.
+    """
+
+    async def of_group() -> Committed:
+        connection = await cluster.coordinator(group)
+        rows = await _offsets(connection, group)
+        now = {place: rows[place]["offset"] if place in rows else None for place in offsets}
+        to_commit = {
+            place: offset
+            for place, offset in offsets.items()
+            if now[place] == before.get(place) != offset
+        }
+        changed = {
+            place: offset
+            for place, offset in now.items()
+            if offset not in (before.get(place), offsets[place])
+        }
+        codes = dict.fromkeys(offsets.keys() - to_commit.keys() - changed.keys(), 0)
+        if to_commit:
+            codes |= await _commit(connection, group, to_commit)
+        return Committed(codes, changed)
+
+    return await cluster.patiently(of_group)
+
+
+async def _commit(
+    connection: Connection, group: str, offsets: Mapping[Place, int]
+) -> dict[Place, int]:
+    by_topic: dict[str, list[Row]] = {}
+    for (topic, number), offset in offsets.items():
+        row = {"partitionIndex": number, "committedOffset": offset, "committedMetadata": ""}
+        by_topic.setdefault(topic, []).append(row)
+    topics = [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
+    answer = await connection.ask("OffsetCommit", {"groupId": group, "topics": topics})
+    codes = {place: row["errorCode"] for place, row in rows_by_place(answer["topics"]).items()}
+    for code in UNDECIDED.intersection(codes.values()):
+        raise refusal(code, f"group {group!r}", "READ")
+    return codes

@@ -1,0 +1,65 @@
+"""The process of :mod:`coterie.live.watched_files`: pages and questions, read from the files."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+from coterie.errors import CoterieError
+from coterie.insight.answering import answer
+from coterie.insight.question_engine import QuestionRequest, find_question
+from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
+from coterie.insight.tables import json_lines
+from coterie.live.watched_files import ANSWER, FAILED, PAGE, ReadRequest, Scope
+from coterie.report.gather import gather_log
+from coterie.report.page import render
+from coterie.report.sections import Basis
+from coterie.state.replay_engine import Silent
+
+
+def main() -> None:
+    request: ReadRequest = pickle.load(sys.stdin.buffer)
+    try:
+        found, status = answer_to(request), 0
+    except CoterieError as error:
+        found, status = str(error).encode("utf-8", "replace"), FAILED
+    sys.stdout.buffer.write(ANSWER + found)
+    sys.exit(status)
+
+
+def answer_to(request: ReadRequest) -> bytes:
+    """Return the bytes of a page, or the JSON of an answer.
+
+    Raises
+    ------
+    CoterieError
+        The files cannot be read.
+    """
+    if request.what == PAGE:
+        return page_of(request.group, request.scope)
+    rows = question_rows(request.what, request.group, request.scope)
+    return "".join(json_lines(rows)).encode("utf-8", "replace")
+
+
+def only(group: str | None) -> frozenset[str] | None:
+    return None if group is None else frozenset({group})
+
+
+def question_rows(name: str, group: str | None, scope: Scope) -> list[dict[str, Any]]:
+    """Return the answer to a question, read from the log."""
+    now = {"now_ms": scope.newest_ms} if name == "expire" else {}
+    parameters = find_question(name).Parameters(**now)
+    request = QuestionRequest(name, parameters, scope.listing, only(group), since_ms=scope.since_ms)
+    return [row for part in answer(request, Silent()) for row in part.rows]
+
+
+def page_of(group: str | None, scope: Scope) -> bytes:
+    """Return the page of ``coterie report``, read from the log."""
+    basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS)
+    whole = gather_log(
+        scope.listing, basis, groups=only(group), since_ms=scope.since_ms, progress=Silent()
+    )
+    title = "Consumer groups" if group is None else group
+    pieces = render(whole, title, "Watched by coterie", basis)
+    return "".join(pieces).encode("utf-8", "replace")

@@ -1,1 +1,0 @@
-"""The HTTP interfaces of a server: control for tests, and metrics."""

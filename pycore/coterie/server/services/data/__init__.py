@@ -1,1 +1,0 @@
-"""Topics and their partitions' data, in memory. No sockets and no clock."""

@@ -1,1 +1,0 @@
-"""Transactions: the coordinator, the state of each transactional id, and its log."""

@@ -1,1 +1,0 @@
-"""The views of kafka-consumer-groups: rows, and tables as Kafka prints them."""

@@ -1,0 +1,153 @@
+"""What a broker's answers show of its settings, and where that is not what the import was given."""
+
+import gzip
+
+import pytest
+
+from coterie import run_trace
+from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.requestlog import import_request_log
+from coterie.coordinator.shown_settings import roundest, shown_settings
+from support.golden_data import GOLDEN
+from support.request_lines import member_beats, member_joins
+
+LOGS = GOLDEN / "request-log"
+BROKER_4_1 = {  # of the README there
+    "group.initial.rebalance.delay.ms": 500,
+    "group.consumer.session.timeout.ms": 5000,
+    "group.consumer.heartbeat.interval.ms": 1000,
+}
+
+
+def imported(name, config=None):
+    with gzip.open(LOGS / name, "rt") as lines:
+        return import_request_log(lines, config)
+
+
+def errors(lines):
+    """The errors of each response: its own, and those of its partitions and groups."""
+    return {line["id"]: [line.get("error"), *parts(line)] for line in lines if "id" in line}
+
+
+def parts(line):
+    rows = [*line.get("partitions", ()), *line.get("groups", ())]
+    names = ("topic", "partition", "group_id", "error")
+    return sorted(str([row.get(name) for name in names]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("log", "settings"),
+    [
+        ("consumer-groups-4.1.log.gz", BROKER_4_1),
+        ("kafka-request.log.gz", {"group.initial.rebalance.delay.ms": 1000}),
+    ],
+)
+def test_the_answers_show_the_brokers_settings_and_these_fit(log, settings):
+    by_default = imported(log)
+    assert {one.name: one.value for one in by_default.shown} == settings
+    fitting = imported(log, settings)
+    assert fitting.shown == []
+    assert fitting.wrong < 6 < 150 < by_default.wrong
+    assert errors(run_trace(fitting.trace)) == errors(fitting.expected)
+
+
+def answered(op, answer, handled_ms=0.0, answered_ms=0.0, **event):
+    """A step of an import; of its exchange only the times are read."""
+    exchange = type("Times", (), {"handled_ms": handled_ms, "answered_ms": answered_ms})
+    return exchange, {"op": op, "group_id": "g", **event}, {"error": "NONE", **answer}
+
+
+def join(session_ms=10_000, error="NONE", generation=2, members=(), **times):
+    answer = {"error": error, "generation_id": generation, "members": members, "member_id": "m"}
+    return answered("join_group", answer, session_timeout_ms=session_ms, member_id="m", **times)
+
+
+def beat(at_ms, member="m", epoch=1, answered_epoch=None, error="NONE", interval_ms=5000):
+    answer = {
+        "error": error, "member_id": member, "assignment": None,
+        "member_epoch": epoch if answered_epoch is None else answered_epoch,
+        "heartbeat_interval_ms": interval_ms,
+    }  # fmt: skip
+    event = {"member_id": member, "member_epoch": epoch,
+             "subscribed_topic_names": None if epoch else ["t"]}  # fmt: skip
+    return answered("consumer_group_heartbeat", answer, at_ms, **event)
+
+
+def metadata(size, error="NONE"):
+    one = {"topic": "t", "partition": 0}
+    answer = {"partitions": [one | {"error": error}]}
+    return answered("offset_commit", answer, offsets=[one | {"metadata": "é" * (size // 2)}])
+
+
+REFUSED, FULL = "INVALID_SESSION_TIMEOUT", "GROUP_MAX_SIZE_REACHED"
+SHOWN = {
+    "nothing": ([], {}),
+    "a session within the bounds": ([join(6000), join(1_800_000)], {}),
+    "a session below the least": ([join(1000), join(2000)], {"group.min.session.timeout.ms": 1000}),
+    "a session above the most": ([join(3_600_000)], {"group.max.session.timeout.ms": 3_600_000}),
+    "a refusal that the settings explain": ([join(5999, REFUSED)], {}),
+    "a refusal below what was accepted": (
+        [join(8000, REFUSED), join(10_000)], {"group.min.session.timeout.ms": 10_000}),
+    "a refusal alone": ([join(8000, REFUSED)], {"group.min.session.timeout.ms": 8001}),
+    "a refusal above what was accepted": (
+        [join(10_000), join(60_000, REFUSED)], {"group.max.session.timeout.ms": 10_000}),
+    "a full classic group": (
+        [join(members=("a", "b")), join(error=FULL)], {"group.max.size": 2}),
+    "a full consumer group": (
+        [beat(0, "a", 0, 1), beat(1, "b", 0, 2), beat(2, "a", -1, -1), beat(3, "c", 0, error=FULL)],
+        {"group.consumer.max.size": 1}),
+    "metadata within the bound": ([metadata(4096)], {}),
+    "metadata beyond the bound": ([metadata(5000)], {"offset.metadata.max.bytes": 5000}),
+    "metadata that was refused": (
+        [metadata(50), metadata(100, "OFFSET_METADATA_TOO_LARGE")],
+        {"offset.metadata.max.bytes": 50}),
+    "another interval": (
+        [beat(0, interval_ms=2000)], {"group.consumer.heartbeat.interval.ms": 2000}),
+    "a silence beyond the session": (
+        [beat(0), beat(46_000)], {"group.consumer.session.timeout.ms": 60_000}),
+    "a silence that ended a session": (
+        [beat(0, "a", 0, 1), beat(9_000, "a"), beat(21_500, "a", error="UNKNOWN_MEMBER_ID")],
+        {"group.consumer.session.timeout.ms": 10_000}),
+    "a silence that another member's epoch shows to have ended": (
+        [beat(0, "a", 0, 1), beat(10, "b", 0, 2), beat(29_000, "b", 2), beat(31_000, "b", 2, 3)],
+        {"group.consumer.session.timeout.ms": 30_000}),
+    "an epoch that a subscription explains": (
+        [beat(0, "a", 0, 1), beat(10, "b", 0, 2), beat(29_000, "b", 2), beat(30_000, "c", 0, 3),
+         beat(31_000, "b", 2, 3)], {}),
+    "the delay of a lone member": (
+        [join(generation=1, handled_ms=10, answered_ms=1012)],
+        {"group.initial.rebalance.delay.ms": 1000}),
+    "no delay": (
+        [join(generation=1, handled_ms=10, answered_ms=10.5)],
+        {"group.initial.rebalance.delay.ms": 0}),
+    "two delays, since a member came in the first": (
+        [join(generation=1, handled_ms=0, answered_ms=4003),
+         join(generation=1, handled_ms=900, answered_ms=4003)],
+        {"group.initial.rebalance.delay.ms": 2000}),
+    "the delay of the settings, twice": (
+        [join(generation=1, handled_ms=0, answered_ms=6003),
+         join(generation=1, handled_ms=900, answered_ms=6003)], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_an_answer_shows_a_setting_that_it_contradicts(case):
+    steps, settings = SHOWN[case]
+    shown = shown_settings(steps, coordinator_config({"coterie.behaviour": "4.1"}))
+    assert {one.name: one.value for one in shown} == settings
+
+
+@pytest.mark.parametrize(
+    ("above", "most", "number"),
+    [(4712.5, 5310, 5000), (4999, 5000, 5000), (5000, 5999.5, 5500), (-1, 0.7, 0), (7, 8.2, 8)],
+)
+def test_the_roundest_number_of_a_range(above, most, number):
+    assert roundest(above, most) == number
+
+
+def test_a_trace_ends_when_the_last_answer_was_sent():
+    made = import_request_log(
+        [member_joins(3400, "a", 1, 3010, members="a"), member_beats(500, "b", 1, 25)]
+    )
+    assert made.trace[-1] == {"at": 3400 - 390, "op": "advance"}
+    assert errors(run_trace(made.trace)) == errors(made.expected)
