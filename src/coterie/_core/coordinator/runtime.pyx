@@ -45,7 +45,7 @@ cdef int put_other_string(Writing* w, str text) except -1:
     if PyBytes_GET_SIZE(raw) > LONGEST:
         # Only in a text from a log, where each byte that was no UTF-8 became three, as in Kafka.
         raise KafkaThrows(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
-                     f"(at most {LONGEST}): {text[:40]!r}...")
+                          f"(at most {LONGEST}): {text[:40]!r}...")
     put_i16(w, <int16_t>PyBytes_GET_SIZE(raw))
     return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
 

@@ -113,7 +113,7 @@ cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
 
 
 cdef tuple steady_answer(ConsumerProtocol protocol, Group found, str group_id, str member_id,
-                          int32_t epoch, tuple details):
+                         int32_t epoch, tuple details):
     """The response to a steady heartbeat, which names and changes nothing; else None.
 
     What `answer_heartbeat` finds out step by step, looked at together: the short way for members
