@@ -49,8 +49,8 @@ cdef enum:
     ZSTD = 4
     # Kafka sets no bounds, but a coordinator appends at most max.message.bytes (1 MiB) before they
     # are compressed. A batch of 20 kB that was made for it would take 8 GB.
-    RECORDS_MAX = 1 << 20        # of a batch
-    DECOMPRESSED_MAX = 256 << 20 # bytes of a batch
+    RECORDS_MAX = 1 << 20         # of a batch
+    DECOMPRESSED_MAX = 256 << 20  # bytes of a batch
 
 KINDS = (None, "length", "tail", "magic", "crc", "codec", "records", "marker", "key", "value")
 FRAME_DETAIL = {

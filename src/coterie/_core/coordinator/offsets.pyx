@@ -132,7 +132,7 @@ cdef int read_topic_ids(dict maps, list rows) except -1:
     """Give offsets the topic ids of their records, which a fold does not have."""
     cdef OffsetMap offsets
     cdef int64_t first
-    for base_offset, producer_id, _, transactional, control, records in rows:
+    for base_offset, producer_id, _, _, control, records in rows:
         first = base_offset
         for key, value in records:
             if control or value is None or key is None or key[:2] != b"\0\1":

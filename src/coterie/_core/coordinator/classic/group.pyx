@@ -411,7 +411,7 @@ cdef class GroupMetadata(Group):
             self.protocol_name = self.vote()
             if self.subscribe() == UNREADABLE:
                 raise UnreadableMetadata(f"group {self.group_id!r} cannot start generation "
-                                         f"{self.generation_id}: a member's metadata cannot be read")
+                                         f"{self.generation_id}: unreadable metadata")
             self.enter(COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
