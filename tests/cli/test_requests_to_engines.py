@@ -25,7 +25,7 @@ def test_a_replay_has_its_options_and_those_of_spark(log, tmp_path, monkeypatch)
     def engine(request, progress):
         (request.out / "groups.json").touch()
         requests.append(request)
-        return Summary(0, 0, 0, 0, 0, (), {}, 0, {})
+        return Summary(0, 0, 0, 0, 1, (), {}, 1, {})
 
     names = {"spark": engine}
     monkeypatch.setattr("coterie.cli.replay.find_engine", names.__getitem__)

@@ -16,7 +16,7 @@ from support.report.pages import Elements, Page, report
 from support.report.report_logs import HOSTILE, hostile_log
 
 pytest.importorskip("jinja2")
-VENDOR = Path(package.__file__).parent / "pages" / "assets" / "vendor"
+VENDOR = Path(package.__file__).parent / "report" / "assets" / "vendor"
 
 
 @pytest.fixture(scope="module")

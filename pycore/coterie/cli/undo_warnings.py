@@ -120,7 +120,7 @@ def removal_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
     by_reason: dict[str, list[Row]] = {}
     for row in rows:
         if row["removed_at"] is not None:
-            reason = IN_WORDS[row["removal"]] + (SHORTER if SHORTER in row["note"] else "")
+            reason = IN_WORDS[row["removal"]] + (SHORTER if SHORTER in (row["note"] or "") else "")
             by_reason.setdefault(reason, []).append(row)
     for reason, removed in by_reason.items():
         first = format_time(min(row["removed_at"] for row in removed))
