@@ -318,14 +318,15 @@ def test_a_commit_has_each_topic_once_and_returns_the_code_of_each_partition():
             rows.setdefault(topic, []).append({"partitionIndex": number, "errorCode": code})
         return {"topics": [{"name": name, "partitions": some} for name, some in rows.items()]}
 
-    cluster = Scripted(OffsetFetch=has({}), OffsetCommit=committed)
+    looks = [has({}), has({0: 5})]
+    cluster = Scripted(OffsetFetch=lambda *request: looks.pop(0), OffsetCommit=committed)
     offsets = {("t", 0): 5, ("u", 1): 6, ("t", 7): 8}
-    assert run(groups.commit(cluster, "g", offsets, {})) == (codes, {})
+    assert run(groups.commit(cluster, "g", offsets, {})) == (codes, {}, {})
 
     def row(number, offset):
         return {"partitionIndex": number, "committedOffset": offset, "committedMetadata": ""}
 
-    _, (_, _, body) = cluster.requests
+    _, (_, _, body), _ = cluster.requests
     assert body == {
         "groupId": "g",
         "topics": [
@@ -336,8 +337,12 @@ def test_a_commit_has_each_topic_once_and_returns_the_code_of_each_partition():
     for error in (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE,
                   Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT):  # fmt: skip
         codes["t", 0] = error  # of all of them, whatever its row
+        looks.append(has({}))
         with pytest.raises(Unavailable, match=f"group 'g': the broker answers {error.name}"):
-            run(groups.commit(cluster, "g", {("t", 0): 5}, {}))
+            run(groups.commit(cluster, "g", offsets, {}))
+    looks.append(has({}))
+    with pytest.raises(ClusterError, match="a response about another partition"):
+        run(groups.commit(cluster, "g", {("t", 0): 5}, {}))
 
 
 def has(offsets):
@@ -361,6 +366,7 @@ def test_after_a_lost_answer_of_a_commit_it_looks_again_and_overwrites_nothing(l
     before = {("t", number): 10 + number for number in range(4)}
     offsets = {("t", number): 20 + number for number in range(4)}
     looks = [has({0: 10, 1: 11, 2: 12, 3: 13}), has({0: 20, 1: 11, 2: 99})]
+    looks.append(has({0: 20, 1: 21, 2: 99}))
     answers, made = [lost, in_rows([1])], []
 
     def committing(node, body):
@@ -376,10 +382,10 @@ def test_after_a_lost_answer_of_a_commit_it_looks_again_and_overwrites_nothing(l
             return await work()
 
     cluster = Patient(OffsetFetch=lambda *request: looks.pop(0), OffsetCommit=committing)
-    codes, changed = run(groups.commit(cluster, "g", offsets, before))
+    codes, changed, missing = run(groups.commit(cluster, "g", offsets, before))
     assert made == [[0, 1, 2, 3], [1]]
     assert codes == {("t", 0): 0, ("t", 1): 0}
-    assert changed == {("t", 2): 99, ("t", 3): None}
+    assert (changed, missing) == ({("t", 2): 99, ("t", 3): None}, {})
 
 
 TWICE = {"errorCode": 0, "topics": has({0: 5})["topics"] * 2}
@@ -464,6 +470,7 @@ def test_a_consumer_group_is_described_with_its_members_in_order():
     }
     assert cluster.requests == [("g", "ConsumerGroupDescribe", {"groupIds": ["g"]})]
     row["groupState"] = "Dead"
+    row["members"] = []
     assert of_group(cluster) is None
 
 
@@ -487,6 +494,9 @@ def test_a_classic_group_is_described_where_the_group_is_no_consumer_group(code)
     row["groupState"] = "CompletingRebalance"  # then there are no assignments
     assert of_group(cluster) == known | {"state": "CompletingRebalance", "members": [m, n]}
     row["errorCode"] = 69
+    with pytest.raises(ClusterError, match="it is gone and has members"):
+        of_group(cluster)
+    row["members"] = []
     assert of_group(cluster) is None
     row["errorCode"] = 15
     with pytest.raises(Unavailable, match="group 'g': the broker answers COORDINATOR_NOT_AVAIL"):

@@ -40,10 +40,11 @@ class Cluster:
         return {place: ends[index] for place, ends in self.logs.items() if ends[index] is not None}
 
     async def commit(self, cluster, group, offsets, before):
-        self.made.append((group, dict(offsets)))
+        changes = {place: at for place, at in offsets.items() if before.get(place) != at}
+        self.made += [(group, changes)] if changes else []
         if isinstance(self.codes, ClusterError):
             raise self.codes
-        return Committed(dict.fromkeys(offsets, 0) | (self.codes or {}), {})
+        return Committed(dict.fromkeys(offsets, 0) | (self.codes or {}), {}, {})
 
 
 @pytest.fixture
@@ -289,7 +290,7 @@ def test_offsets_that_changed_meanwhile_are_outcomes_if_the_file_cannot_be_writt
 
     async def with_changes(*args):
         monkeypatch.setattr("coterie.cli.undo_execute.whole_file", full)
-        return Committed({}, {("t", 0): 6, ("t", 1): None})
+        return Committed({}, {("t", 0): 6, ("t", 1): None}, {})
 
     cluster.commit = with_changes
     outcomes, saved = executed(cluster, {("g", "t", 0): 5, ("g", "t", 1): 5})

@@ -7,6 +7,7 @@ Source: ConsumerGroupCommand.resetOffsets, checkOffsetsRange.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -230,7 +231,6 @@ def _ask(notes: Iterable[str], doubts: list[str]) -> None:
 async def _look(cluster: Cluster, groups: Mapping[str, list[Row]]) -> list[GroupPlan]:
     """Return what groups have committed, and what to commit; refuse groups with members."""
     from coterie.live.cluster_groups import committed, describe
-    from coterie.live.end_offsets import EARLIEST, end_offsets
 
     before: dict[str, Mapping[Place, Row]] = {}
     for group in groups:
@@ -242,9 +242,7 @@ async def _look(cluster: Cluster, groups: Mapping[str, list[Row]]) -> list[Group
             )
         before[group] = await committed(cluster, group)
     failed: dict[str, ClusterError] = {}
-    topics = {row["topic"] for rows in groups.values() for row in rows}
-    first = await end_offsets(cluster, topics, failed.__setitem__, EARLIEST)
-    end = await end_offsets(cluster, topics, failed.__setitem__)
+    first, end = await _logs_of(cluster, [*itertools.chain(*groups.values())], failed)
     plans = []
     for group, rows in groups.items():
         found = {place: before[group].get(place) for place in map(_place, rows)}
@@ -252,6 +250,33 @@ async def _look(cluster: Cluster, groups: Mapping[str, list[Row]]) -> list[Group
         offsets, notes = _within_logs(rows, first, end, failed)
         plans.append(GroupPlan(group, rows, have, offsets, notes))
     return plans
+
+
+async def _logs_of(
+    cluster: Cluster, rows: Sequence[Row], failed: dict[str, ClusterError]
+) -> tuple[Offsets, Offsets]:
+    """Return where the logs of the rows' partitions begin and end.
+
+    Where an offset is outside of its log, it asks twice and believes the longer log, so that one
+    mistaken answer moves no offset.
+    """
+    from coterie.live.end_offsets import EARLIEST, end_offsets
+
+    first: dict[Place, int] = {}
+    end: dict[Place, int] = {}
+    planned = [(*_place(row), row["offset"]) for row in rows]
+    topics = {topic for topic, _, _ in planned}
+    for _ in range(2):
+        found = await end_offsets(cluster, topics, failed.__setitem__, EARLIEST)
+        first |= {place: min(offset, first.get(place, offset)) for place, offset in found.items()}
+        found = await end_offsets(cluster, topics, failed.__setitem__)
+        end |= {place: max(offset, end.get(place, offset)) for place, offset in found.items()}
+        topics = {
+            topic
+            for topic, number, offset in planned
+            if not first.get((topic, number), offset) <= offset <= end.get((topic, number), offset)
+        }
+    return first, end
 
 
 def _place(row: Row) -> Place:
@@ -280,21 +305,26 @@ def _within_logs(
 
 
 async def _commit(cluster: Cluster, plan: GroupPlan) -> None:
-    """Commit what differs for one group; add what failed to its notes, and what it has now."""
+    """Commit what differs for one group; add what failed to its notes, and what it has now.
+
+    What it has already is looked at once more, too.
+    """
     from coterie.live.cluster_errors import ClusterError, refusal
     from coterie.live.cluster_groups import commit
 
-    changes = plan.changes()
-    if not changes:
+    if not plan.offsets:
         return
     try:
-        codes, changed = await commit(cluster, plan.group, changes, plan.before)
+        codes, changed, missing = await commit(cluster, plan.group, plan.offsets, plan.before)
     except ClusterError as error:
-        plan.notes.update(dict.fromkeys(changes, str(error)))
+        plan.notes.update(dict.fromkeys(plan.changes(), str(error)))
         return
-    for place in changes:
+    for place in plan.offsets:
         code = codes.get(place)
-        if place in changed:
+        if place in missing:
+            has_now = "none" if missing[place] is None else missing[place]
+            plan.notes[place] = f"the broker answers that it was committed, and then has {has_now}"
+        elif place in changed and changed[place] != plan.offsets[place]:
             is_now = "removed" if changed[place] is None else f"set to {changed[place]}"
             plan.notes[place] = f"the offset was {is_now} meanwhile, and was not overwritten"
         elif code is None:

@@ -26,6 +26,7 @@ __all__ = ["Committed", "commit", "committed", "describe", "list_groups", "live_
 Place = tuple[str, int]
 Row = dict[str, Any]
 GROUP_ID_NOT_FOUND = 69
+NO_OFFSET = -1  # OffsetFetchResponse.INVALID_OFFSET
 OLD_COORDINATOR = {GROUP_ID_NOT_FOUND, Error.UNSUPPORTED_VERSION}
 UNDECIDED = {  # of a commit: the coordinator moved, or its log did not answer in time
     Error.COORDINATOR_LOAD_IN_PROGRESS,
@@ -38,10 +39,22 @@ GROUPS_AT_ONCE = 64  # so that no request waits for thousands before it
 
 
 class Committed(NamedTuple):
-    """The error code of each partition, and what the group has where it has committed since."""
+    """What became of the offsets of a commit.
+
+    Attributes
+    ----------
+    codes : dict
+        The error code of each partition, by the broker; a partition may be missing.
+    changed : dict
+        What the group had before it, where that is not what it had at the look before.
+    missing : dict
+        What the group has after it, where the broker says that an offset was committed which the
+        group does not have.
+    """
 
     codes: dict[Place, int]
     changed: dict[Place, int | None]
+    missing: dict[Place, int | None]
 
 
 async def list_groups(cluster: Cluster) -> set[str]:
@@ -99,7 +112,10 @@ def _refused(row: Row, group: str) -> bool:
     """Whether a group is not there; raise ClusterError for other errors."""
     if row["errorCode"] not in (0, GROUP_ID_NOT_FOUND):
         raise refusal(row["errorCode"], f"group {group!r}", "DESCRIBE")
-    return bool(row["errorCode"] == GROUP_ID_NOT_FOUND or row["groupState"] == "Dead")
+    is_gone = row["errorCode"] == GROUP_ID_NOT_FOUND or row["groupState"] == "Dead"
+    if is_gone and row["members"]:
+        raise ClusterError(f"group {group!r}: the broker answers that it is gone and has members")
+    return bool(is_gone)
 
 
 def _consumer_group(row: Row) -> Row:
@@ -174,8 +190,13 @@ async def _offsets(connection: Connection, group: str) -> dict[Place, Row]:
     for place, row in rows_by_place(answer["topics"]).items():
         if row["errorCode"]:
             raise refusal(row["errorCode"], f"group {group!r}, {place[0]}-{place[1]}", "DESCRIBE")
-        if row["committedOffset"] < 0:
+        if row["committedOffset"] == NO_OFFSET:
             continue
+        if row["committedOffset"] < 0:
+            raise ClusterError(
+                f"group {group!r}, {place[0]}-{place[1]}: the broker answers offset "
+                f"{row['committedOffset']}"
+            )
         fields = {"offset": row["committedOffset"], "metadata": row["metadata"]}
         if "committedLeaderEpoch" in row:
             fields["leader_epoch"] = row["committedLeaderEpoch"]
@@ -220,8 +241,9 @@ async def commit(
     """Commit offsets for a group without members, unless it has others than ``before``.
 
     It looks before each try: after an answer that was lost, the offsets may be committed already,
-    or others since. No metadata and no leader epoch are committed, as by ``kafka-consumer-groups``.
-    Needs READ on the group and on the topics.
+    or others since. It looks after it, too: only that shows what was committed. No metadata and no
+    leader epoch are committed, as by ``kafka-consumer-groups``. Needs READ on the group and on the
+    topics.
 
     Raises
     ------
@@ -229,25 +251,34 @@ async def commit(
         The coordinator refuses, or was not found in ``default.api.timeout.ms``. If a connection
         broke, the offsets may have been committed.
     """
+    requested: set[Place] = set()
 
     async def of_group() -> Committed:
         connection = await cluster.coordinator(group)
         rows = await _offsets(connection, group)
         now = {place: rows[place]["offset"] if place in rows else None for place in offsets}
-        to_commit = {
-            place: offset
-            for place, offset in offsets.items()
-            if now[place] == before.get(place) != offset
-        }
+        codes = {place: 0 for place, offset in offsets.items() if now[place] == offset}
         changed = {
             place: offset
             for place, offset in now.items()
-            if offset not in (before.get(place), offsets[place])
+            if offset != before.get(place) and (place not in codes or place not in requested)
         }
-        codes = dict.fromkeys(offsets.keys() - to_commit.keys() - changed.keys(), 0)
+        to_commit = {
+            place: offset
+            for place, offset in offsets.items()
+            if place not in codes and place not in changed
+        }
         if to_commit:
+            requested.update(to_commit)
             codes |= await _commit(connection, group, to_commit)
-        return Committed(codes, changed)
+        rows = await _offsets(connection, group)
+        after = {place: rows[place]["offset"] if place in rows else None for place in offsets}
+        missing = {
+            place: after[place]
+            for place, code in codes.items()
+            if not code and after[place] != offsets[place]
+        }
+        return Committed(codes, changed, missing)
 
     return await cluster.patiently(of_group)
 
@@ -261,7 +292,8 @@ async def _commit(
         by_topic.setdefault(topic, []).append(row)
     topics = [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
     answer = await connection.ask("OffsetCommit", {"groupId": group, "topics": topics})
-    codes = {place: row["errorCode"] for place, row in rows_by_place(answer["topics"]).items()}
+    rows = rows_by_place(answer["topics"], offsets)
+    codes = {place: row["errorCode"] for place, row in rows.items()}
     for code in UNDECIDED.intersection(codes.values()):
         raise refusal(code, f"group {group!r}", "READ")
     return codes

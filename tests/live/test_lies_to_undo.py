@@ -1,0 +1,281 @@
+"""``undo --execute`` on a cluster that lies: each field of each response that it believes.
+
+The lies are drawn from the fields of honest responses, so a new field is lied about, too. Each is
+sent always, and once, as the first, second or third response of its API.
+"""
+
+import asyncio
+import copy
+from contextlib import suppress
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from coterie import wire
+from coterie.cli.undo_execute import commit_plan
+from coterie.errors import ArgumentError, CoterieError
+from coterie.live.client_config import ClientConfig
+from coterie.live.cluster import Cluster
+from coterie.live.connections import NEWEST
+
+KEYS = {api.name: api for api in wire.APIS.values()}
+ENDS = {("t", 0): (10, 100), ("t", 1): (10, 100), ("u", 0): (0, 50)}
+BEFORE = {("t", 0): 20, ("t", 1): 30, ("u", 0): 5, ("v", 7): 1}
+PLAN = {("t", 0): 40, ("t", 1): 130, ("u", 0): 5}
+RESTORED = {("t", 0): 40, ("t", 1): 100, ("u", 0): 5}
+NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 7, 40, 2**31 - 1, 2**62)
+CODES = (-1, 3, 6, 16, 25, 29, 69, 12_345)
+TEXTS = ("", "u", "Dead", "Stable", "a\0\x1b[2J")
+NOT_READ = {
+    *("throttleTimeMs", "clusterId", "controllerId", "rack", "isInternal", "leaderEpoch"),
+    *("replicaNodes", "isrNodes", "offlineReplicas", "authorizedOperations"),
+    *("topicAuthorizedOperations", "committedLeaderEpoch", "timestamp", "errorMessage"),
+}
+QUICK = {"default.api.timeout.ms": "1", "retry.backoff.ms": "0", "retry.backoff.max.ms": "0"}
+
+
+class Node:
+    """A broker of the cluster; ``lie`` changes its responses of an API, by their number."""
+
+    address, is_open = "broker:9092", True
+
+    def __init__(self, api=None, lie=None, when=None, members=(), old=False):
+        self.api, self.lie, self.when, self.members, self.old = api, lie, when, members, old
+        self.has_now, self.made, self.count, self.told = dict(BEFORE), [], 0, []
+
+    def has(self, api):
+        return api != "ConsumerGroupDescribe" or not self.old
+
+    async def ask(self, api, body):
+        answer = as_sent(api, getattr(self, api)(body))
+        if api == self.api:
+            if self.when in (None, self.count):
+                answer = as_sent(api, self.lie(answer))
+            self.count += 1
+        if api == "OffsetFetch":
+            self.told.append(answer)
+        return answer
+
+    def Metadata(self, body):
+        name = body["topics"][0]["name"]
+        parts = [
+            {"partitionIndex": number, "leaderId": 1, "replicaNodes": [1], "isrNodes": [1]}
+            for topic, number in ENDS
+            if topic == name
+        ]
+        topic = {"name": name, "topicId": "id-of-topic-AAAAAAAAAA"[:21] + "A", "partitions": parts}
+        brokers = [{"nodeId": 1, "host": "broker", "port": 9092}]
+        return {"brokers": brokers, "clusterId": "c", "topics": [topic]}
+
+    def FindCoordinator(self, body):
+        return {"nodeId": 1, "host": "broker", "port": 9092}
+
+    def DescribeGroups(self, body):
+        state = "Stable" if self.members else "Empty"
+        members = [{"memberId": name, "clientId": "c"} for name in self.members]
+        return {"groups": [{"groupId": "g", "groupState": state, "members": members}]}
+
+    ConsumerGroupDescribe = DescribeGroups
+
+    def OffsetFetch(self, body):
+        return {"topics": by_topic(self.has_now, "committedOffset")}
+
+    def ListOffsets(self, body):
+        (topic,) = body["topics"]
+        index = [-2, -1].index(topic["partitions"][0]["timestamp"])
+        places = [(topic["name"], part["partitionIndex"]) for part in topic["partitions"]]
+        ends = {place: ENDS[place][index] for place in places if place in ENDS}
+        return {"topics": by_topic(ends, "offset")}
+
+    def OffsetCommit(self, body):
+        code = 25 if self.members else 0
+        asked = {
+            (topic["name"], row["partitionIndex"]): row["committedOffset"]
+            for topic in body["topics"]
+            for row in topic["partitions"]
+        }
+        if not code:
+            self.made.append(asked)
+            self.has_now |= asked
+        return {"topics": by_topic(dict.fromkeys(asked, code), "errorCode")}
+
+
+def by_topic(values, field):
+    """Rows of a response, by topic."""
+    found = {}
+    for (topic, number), value in values.items():
+        found.setdefault(topic, []).append({"partitionIndex": number, field: value})
+    return [{"name": name, "partitions": rows} for name, rows in found.items()]
+
+
+def as_sent(api, answer):
+    """A response as it is read after it was sent, with all fields."""
+    key, version = KEYS[api].key, NEWEST.get(api, KEYS[api].last_version)
+    return wire.decode_response(key, version, wire.encode_response(key, version, answer)).body
+
+
+def paths(value, path=()):
+    """The path of each field that is believed, and of each row."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, inner in items:
+        if name not in NOT_READ:
+            yield (*path, name)
+            if isinstance(inner, dict | list):
+                yield from paths(inner, (*path, name))
+
+
+def other_values(name, value):
+    """What may stand in the place of a value of a response."""
+    if isinstance(value, list):
+        yield from ([], value * 2, value[::-1], value[1:], value[:-1], value[:1] * 2, None)
+        if value and isinstance(value[0], dict):
+            extra = copy.deepcopy(value[-1])
+            extra |= {key: 7 for key in ("partitionIndex", "nodeId") if key in extra}
+            extra |= {key: "other" for key in ("name", "groupId", "memberId") if key in extra}
+            yield from ([*value, extra], [extra])
+    elif isinstance(value, str):
+        yield from (*TEXTS, None)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield from CODES if name == "errorCode" else NUMBERS
+
+
+def lies_of(api, honest):
+    """Yield what changes a response, with its name."""
+    for path in paths(honest):
+        at = honest
+        for step in path:
+            at = at[step]
+        for other in other_values(path[-1], at):
+
+            def lie(answer, path=path, other=other):
+                changed = copy.deepcopy(answer)
+                inner = changed
+                with suppress(IndexError):  # of another topic, with fewer partitions
+                    for step in path[:-1]:
+                        inner = inner[step]
+                    inner[path[-1]] = other
+                return changed
+
+            with suppress(ArgumentError):  # it cannot be sent
+                if as_sent(api, lie(honest)) != honest:
+                    yield lie, f"{api}: {'.'.join(map(str, path))} is {other!r:.60}"
+
+
+class Asked(Cluster):
+    """A cluster of one node, which all connections reach."""
+
+    def __init__(self, node):
+        super().__init__([("broker", 9092)], ClientConfig(QUICK))
+        self.node = node
+
+    async def _open(self, key, address, name):
+        self._connections[key] = self.node
+        return self.node
+
+
+def executed(node, folder, monkeypatch):
+    """Execute the plan on a node: the outcomes, or the error; and what was saved."""
+    monkeypatch.setattr(
+        "coterie.cli.live_state.on_cluster_again",
+        lambda options, work: asyncio.run(work(Asked(node), asyncio.Event())),
+    )
+    rows = [
+        {"group_id": "g", "topic": topic, "partition": number, "offset": offset,
+         "latest_offset": offset, "trusted_from": None, "rewound_at": None, "note": None}
+        for (topic, number), offset in PLAN.items()
+    ]  # fmt: skip
+    save, options = folder / "before.csv", SimpleNamespace(inputs=(), out=None)
+    save.unlink(missing_ok=True)
+    try:
+        found = commit_plan(rows, 0, str(save), options, notes=(), yes=True)
+    except CoterieError:
+        return None, None
+    lines = [line.split(",") for line in save.read_text().splitlines()]
+    return found, {(topic, int(number)): int(offset) for topic, number, offset in lines}
+
+
+def told(node, number):
+    """What the group has, by the last responses to OffsetFetch."""
+    return {
+        (topic["name"], row["partitionIndex"]): row["committedOffset"]
+        for topic in node.told[number]["topics"]
+        for row in topic["partitions"]
+        if row["committedOffset"] >= 0
+    }
+
+
+def check(node, outcomes, saved):
+    """Check what was committed, saved and shown of an execution."""
+    if outcomes is None:
+        assert not node.made
+        return
+    assert [(row["topic"], row["partition"]) for row in outcomes] == [*PLAN]
+    for request in node.made:
+        for place, offset in request.items():
+            assert saved.get(place) == told(node, 0).get(place)
+            if node.when is not None:
+                assert offset in (RESTORED[place], PLAN[place])
+                assert saved[place] == BEFORE[place]
+    for row in outcomes:
+        place = row["topic"], row["partition"]
+        if row["outcome"] == "failed":
+            assert row["note"]
+            continue
+        done = {offset for request in node.made for at, offset in request.items() if at == place}
+        last = -1
+        if row["outcome"] == "unchanged":
+            done, last = {row["offset_before"]}, 0
+        has_now = told(node, last) if node.when is None else node.has_now
+        assert done == {has_now[place]}
+
+
+REQUESTS = {  # at least, of an execution
+    **{"Metadata": 3, "FindCoordinator": 2, "OffsetFetch": 3, "ListOffsets": 3, "OffsetCommit": 1},
+    **{"DescribeGroups": 1, "ConsumerGroupDescribe": 1},
+}
+DESCRIBING = ("DescribeGroups", "ConsumerGroupDescribe")
+
+
+def honest_response(api, **node):
+    """A response of an honest node to a request of an execution."""
+    bodies = {
+        "Metadata": {"topics": [{"name": "t"}]},
+        "ListOffsets": {"topics": [{"name": "t", "partitions": [
+            {"partitionIndex": number, "timestamp": -1} for number in (0, 1)]}]},
+        "OffsetCommit": {"topics": by_topic(RESTORED, "committedOffset")},
+    }  # fmt: skip
+    return as_sent(api, getattr(Node(**node), api)(bodies.get(api)))
+
+
+def test_an_honest_cluster_gets_the_plan(tmp_path, monkeypatch):
+    node = Node()
+    outcomes, saved = executed(node, tmp_path, monkeypatch)
+    assert [row["outcome"] for row in outcomes] == ["committed", "committed", "unchanged"]
+    assert node.made == [{("t", 0): 40, ("t", 1): 100}]
+    assert node.has_now == BEFORE | RESTORED
+    assert saved == {place: BEFORE[place] for place in PLAN}
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+def test_no_lie_commits_what_is_not_planned_or_calls_done_what_is_not(api, tmp_path, monkeypatch):
+    failed, count, whens = [], 0, (None, *range(REQUESTS[api]))
+    for (lie, name), when in product(lies_of(api, honest_response(api)), whens):
+        node = Node(api, lie, when, old=api == "DescribeGroups")
+        count += 1
+        try:
+            check(node, *executed(node, tmp_path, monkeypatch))
+        except Exception as error:
+            failed.append(f"{name}, {when}: {type(error).__name__} {error!s:.300}")
+    assert count > 50
+    assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)
+
+
+@pytest.mark.parametrize("api", DESCRIBING)
+def test_no_lie_about_a_group_with_members_gets_a_commit(api, tmp_path, monkeypatch):
+    of_members = {"members": ("m",), "old": api == "DescribeGroups"}
+    for lie, name in lies_of(api, honest_response(api, **of_members)):
+        node = Node(api, lie, **of_members)
+        assert (executed(node, tmp_path, monkeypatch), node.made) == ((None, None), []), name
