@@ -60,7 +60,7 @@ def connection_of(brokers, node, lane):
     return Connection()
 
 
-def followed(folder, *, view=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0):
+def followed(folder, *, later=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0):
     """Look for old segments of a copy; return the requests, the notices and the other segments."""
     copy, notices = folder / f"t-{NUMBER}", []
     with PartitionCopy(copy, 1) as files:
@@ -70,17 +70,18 @@ def followed(folder, *, view=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0
     for path in copy.glob("*.log"):
         os.utime(path, (WRITTEN_MS / 1000, WRITTEN_MS / 1000))
     write_copy_state(copy, CopyState("t", NUMBER, "c", "id-of-t", 0, 77, log_start))
-    brokers, observer = Brokers(view, answers), CopyObserver()
+    brokers, observer = Brokers(later, answers), CopyObserver()
     observer.notice = notices.append
     plan = CopyPlan(folder, "t", (NUMBER,), follow=True, segment_bytes=1, keep_ms=STAYS_MS)
 
     async def run():
         copying = _Copying(brokers, plan, lambda: now_ms, observer, CopyLock(folder))
         with contextlib.ExitStack() as open_files:
-            copying._open(view, open_files)
-            thinning = asyncio.ensure_future(copying._thin(view))
+            copying._open(LEADER_IS_7, open_files)
+            thinning = asyncio.ensure_future(copying._thin(LEADER_IS_7))
             for _ in range(100):
                 await asyncio.sleep(0)
+            assert not thinning.done()
             thinning.cancel()
             await asyncio.gather(thinning, return_exceptions=True)
 
@@ -114,9 +115,11 @@ def test_the_leader_gives_what_is_left_of_old_segments_and_waits_for_nothing(tmp
     assert (offsets, notices, left) == ([0, *range(log_start or 1, 4)], [], [0, 4])
 
 
-def test_old_segments_stay_without_a_word_while_their_partition_has_no_leader(tmp_path):
-    view = TopicView("t", "id-of-t", {NUMBER: None})
-    assert followed(tmp_path, view=view) == ([], [], [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("leaders", [{NUMBER: None}, {NUMBER - 1: 7}, {}])
+def test_old_segments_stay_without_a_word_while_their_partition_has_no_leader(tmp_path, leaders):
+    """A topic with fewer partitions than before was an error that ended the thinning."""
+    later = TopicView("t", "id-of-t", leaders)
+    assert followed(tmp_path, later=later) == ([], [], [0, 1, 2, 3, 4])
 
 
 def test_why_old_segments_stay_is_shown_once_until_there_is_another_reason(tmp_path):

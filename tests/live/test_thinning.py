@@ -218,6 +218,16 @@ def test_segments_that_the_first_one_has_replaced_are_removed(tmp_path, bases, e
     assert not [*tmp_path.glob("*.cleaned"), *tmp_path.glob("*.swap")]
 
 
+@pytest.mark.parametrize("name", [f"{0:020}.log.swap", "x.log.swap", "x.swap", "\u00b2.swap"])
+def test_a_stray_file_replaces_nothing(folder, name):
+    """The names of Kafka's cleaner, of a person, and a digit that is no number."""
+    (folder / name).write_bytes(b"x")
+    (folder / "\u00b2.log").write_bytes(b"x")
+    drop_replaced(folder)
+    assert old_segments(folder, 2_000, least_bytes=1).end == RECORDS - SEGMENT
+    assert (folder / name).read_bytes() == (folder / "\u00b2.log").read_bytes() == b"x"
+
+
 def flipped(data, at, bit=1):
     return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 

@@ -58,7 +58,7 @@ def columns_at(out: TextIO) -> int | None:
     if not out.isatty():
         return None
     requested = os.environ.get("COLUMNS", "")
-    if requested.isdigit() and int(requested):
+    if requested.isdecimal() and int(requested):
         return int(requested)
     try:
         return os.get_terminal_size(out.fileno()).columns or USUAL_COLUMNS

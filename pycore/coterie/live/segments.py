@@ -190,7 +190,7 @@ class PartitionCopy:
         segments = []
         for name in os.listdir(self.folder):
             match = SEGMENT_FILE.fullmatch(name)
-            if match and match[1].isdigit():
+            if match and match[1].isdecimal():
                 segments.append((int(match[1]), name, match[2]))
         if not segments:
             return

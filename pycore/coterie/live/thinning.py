@@ -47,7 +47,7 @@ class OldSegments(NamedTuple):
 
 def segments_of(folder: Path) -> list[Path]:
     """Return the plain segments of a copy in log order."""
-    return sorted(path for path in folder.glob("*.log") if path.stem.isdigit())
+    return sorted(path for path in folder.glob("*.log") if path.stem.isdecimal())
 
 
 def old_segments(folder: Path, before_ms: int, least_bytes: int) -> OldSegments | None:
@@ -175,7 +175,7 @@ def drop_replaced(folder: Path) -> None:
     Nothing was replaced yet if the new file still has its own name.
     """
     cleaned = list(folder.glob(f"*{CLEANED}"))
-    for swap in [path for path in folder.glob(f"*{SWAP}") if path.stem.isdigit()]:
+    for swap in [path for path in folder.glob(f"*{SWAP}") if path.stem.isdecimal()]:
         for path in () if cleaned else segments_of(folder)[1:-1]:
             if int(path.stem) < int(swap.stem):
                 path.unlink()
