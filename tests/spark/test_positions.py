@@ -1,6 +1,7 @@
 """The positions of a stream: log offsets to bytes and back, in a log that grows and is cleaned."""
 
 import gzip
+import json
 import os
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from coterie import CoterieError
 from coterie._core.codec.batch import LogReader
 from coterie.errors import LogError
+from coterie.log.copy_state import CopyState, write_copy_state
 from coterie.log.folders import Segment
 from coterie_spark.source import positions
 from coterie_spark.source.positions import LogPositions
@@ -367,3 +369,56 @@ def test_a_stream_that_is_to_end_reads_only_what_was_there_then(tmp_path):
     assert stream.latest == {"3": 5, "4": 3}
     assert stream.advance({"3": 5}, None) == {"3": 5, "4": 0}  # a restart was further already
     assert reader.StreamPositions([str(tmp_path)], None, None).advance({}, 1) == {"3": 2, "4": 3}
+
+
+def by_broker(folder, topic_id):
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+
+
+def by_fetch(folder, topic_id):
+    write_copy_state(folder, CopyState("__consumer_offsets", 3, "c", topic_id, 0, 77, 0))
+
+
+def unknown(folder, topic_id):
+    (folder / "partition.metadata").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("name", [by_broker, by_fetch])
+@pytest.mark.parametrize("batches", [1, 2, 5])  # shorter than what was read, as long, longer
+def test_a_topic_that_was_made_again_is_refused_however_long_its_log_is(tmp_path, name, batches):
+    """Its records were read on from the old position, and the first ones left out."""
+    reader = pytest.importorskip("coterie_spark.source.stream_reader", reason="needs pyspark")
+    ids = ["old-" + "A" * 18, "new-" + "A" * 18]
+    broker = GrowingLog(tmp_path, 3)
+    broker.append(some_batch(0, 2))
+    name(broker.folder, ids[0])
+    GrowingLog(tmp_path, 4).append(some_batch(0, 1))  # without an id
+    stream = reader.StreamPositions([str(tmp_path)], None, None)
+    first = stream.advance({}, None)
+    assert first == {"3": 2, "4": 1, "topic_ids": {"3": ids[0]}}
+    first = json.loads(json.dumps(first))  # as Spark stores it
+    assert json.dumps(stream.advance(first, None)) == json.dumps(first)  # else a batch is due
+    broker.append(some_batch(2, 1))
+    same = stream.advance(first, None)
+    assert [(piece.first, piece.after) for piece in stream.pieces(first, same)] == [(2, 3)]
+    assert len(stream.pieces({"3": 2}, same)) == 2  # positions of before had no ids
+
+    shutil.rmtree(broker.folder)
+    broker = GrowingLog(tmp_path, 3)
+    broker.append(some_batch(0, batches))
+    name(broker.folder, ids[1])
+    again = reader.StreamPositions([str(tmp_path)], None, None)
+    anew = again.advance({}, None)
+    says = f"partition 3 in .*again .topic id {ids[0]}, now {ids[1]}.; start with a new checkpoint"
+    for work in (
+        lambda: again.advance(first, None),
+        lambda: again.advance(first, 1),
+        lambda: again.pieces(first, same),  # a batch that is repeated
+        lambda: again.pieces(first, anew),  # before Spark 4.2 an end does not know the start
+    ):
+        with pytest.raises(LogError, match=says) as refused:
+            work()
+        assert "\n" not in str(refused.value)
+    unknown(broker.folder, None)
+    if name is by_broker and batches > 1:  # without an id nothing is known to be another
+        assert again.advance(first, None) == first | {"3": batches}

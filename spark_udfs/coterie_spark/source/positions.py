@@ -32,6 +32,7 @@ from coterie.log.folders import (
     unreadable,
 )
 from coterie.log.mapped import intact
+from coterie.log.topic_id import CREATED_AGAIN, topic_id_of
 from coterie.state.parallel_scan import weight
 from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
 
@@ -181,6 +182,24 @@ class LogPositions:
                 " with a new checkpoint"
             )
         return by_partition[key]
+
+    def topic_ids(self, known: Mapping[str, str]) -> dict[str, str]:
+        """Return the topic id of each partition that has one.
+
+        Raises
+        ------
+        LogError
+            A partition has another id than the ``known`` one: its offsets are those of another log.
+        """
+        found = {key: topic_id_of(segments) for key, segments in self.segments().items()}
+        for key, topic_id in known.items():
+            now = found.get(key)
+            if now not in (None, topic_id):
+                raise LogError(
+                    f"partition {key} in {', '.join(self.paths)}: {CREATED_AGAIN} (topic id"
+                    f" {topic_id}, now {now}); start with a new checkpoint and a new output folder"
+                )
+        return {key: topic_id for key, topic_id in found.items() if topic_id is not None}
 
     def ends(self, start: Offsets) -> dict[str, int]:
         """Return the offsets after the last whole batch of each partition.

@@ -17,13 +17,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from coterie.errors import CoterieError
 from coterie_spark.replay_job.closures import on_worker
-from coterie_spark.source.positions import LogPositions, Offsets
+from coterie_spark.source.positions import LogPositions, Offsets, StreamPiece
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 HAS_ADMISSION = find_spec("pyspark.sql.streaming.datasource") is not None  # since Spark 4.2
 MAX_BYTES = "maxBytesPerTrigger"
+TOPIC_IDS = "topic_ids"  # the key of a position's topic ids, beside those of its partitions
+Position = Mapping[str, Any]
+"""The next log offset of each partition, and their topic ids as far as they are known."""
 ReadPiece = Callable[[bytes], "Iterator[pa.RecordBatch]"]
 """From a pickled ``StreamPiece`` to rows."""
 
@@ -60,8 +63,21 @@ class StreamPositions:
         self.target: dict[str, int] | None = None  # of Trigger.AvailableNow
         self.latest: dict[str, int] | None = None
 
-    def advance(self, start: Offsets, max_bytes: int | None) -> dict[str, int]:
-        """Return the position after the next trigger."""
+    def advance(self, position: Position, max_bytes: int | None) -> dict[str, Any]:
+        """Return the position after the next trigger.
+
+        Raises
+        ------
+        CoterieError
+            The log ends before the position, or is that of another topic.
+        """
+        start, known = parted(position)
+        topic_ids = known | self.log.topic_ids(known)
+        reached = self._advance(start, max_bytes)
+        topic_ids = {key: topic_ids[key] for key in reached if key in topic_ids}
+        return reached | ({TOPIC_IDS: topic_ids} if topic_ids else {})
+
+    def _advance(self, start: Offsets, max_bytes: int | None) -> dict[str, int]:
         ends = self.latest = self.log.ends(start)
         if self.target is not None:
             target = self.target
@@ -72,6 +88,26 @@ class StreamPositions:
     def prepare(self) -> None:
         """Let the present end of the log be that of the stream."""
         self.target = self.log.ends({})
+
+    def pieces(self, position: Position, until: Position) -> list[StreamPiece]:
+        """Return the pieces between two positions.
+
+        Raises
+        ------
+        CoterieError
+            The log is that of another topic than one of them.
+        """
+        (start, known), (end, later) = parted(position), parted(until)
+        for topic_ids in (known, later):
+            self.log.topic_ids(topic_ids)
+        return self.log.pieces(start, end)
+
+
+def parted(position: Position) -> tuple[Offsets, dict[str, str]]:
+    """Return the offsets and the topic ids of a position."""
+    offsets = dict(position)
+    topic_ids: dict[str, str] = offsets.pop(TOPIC_IDS, {})
+    return offsets, topic_ids
 
 
 def stream_reader(positions: StreamPositions, read: ReadPiece) -> DataSourceStreamReader:
@@ -89,19 +125,19 @@ def stream_reader(positions: StreamPositions, read: ReadPiece) -> DataSourceStre
             positions: StreamPositions = self.positions
             return positions
 
-        def initialOffset(self) -> dict[str, int]:
+        def initialOffset(self) -> dict[str, Any]:
             return {}
 
-        def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
             import pickle
 
-            pieces = self.driver().log.pieces(start, end)
+            pieces = self.driver().pieces(start, end)
             return [InputPartition(pickle.dumps(piece)) for piece in pieces]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             return read_on_worker(partition.value)
 
-        def latestOffset(self) -> dict[str, int]:
+        def latestOffset(self) -> dict[str, Any]:
             return self.driver().advance({}, None)
 
     made: DataSourceStreamReader = (limited(Portable) if HAS_ADMISSION else Portable)()
@@ -117,9 +153,9 @@ def limited(reader: Any) -> Any:
     )
 
     class Limited(reader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-        def latestOffset(self, start: Offsets, limit: Any) -> dict[str, int]:
+        def latestOffset(self, start: Position, limit: Any) -> dict[str, Any]:
             most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-            reached: dict[str, int] = self.driver().advance(start, most)
+            reached: dict[str, Any] = self.driver().advance(start, most)
             return reached
 
         def getDefaultReadLimit(self) -> Any:
