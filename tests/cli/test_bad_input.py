@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.log.folders import find_segments
 from support import golden_data
 from support.commandline import (
     COTERIE,
@@ -116,6 +117,22 @@ def test_a_compressed_segment_that_is_cut(command, tmp_path, kind):
     path = tmp_path / f"00000000000000000000.log.{kind}"
     path.write_bytes(whole[: len(whole) // 2])
     fails(*command, path, says=(path, f"not a whole .{kind} file"))
+
+
+def test_a_folder_whose_segments_are_text(command, tmp_path):
+    folder = tmp_path / "__consumer_offsets-4"
+    folder.mkdir()
+    for name in ("00000000000000000000.log", "00000000000000000009.log"):
+        (folder / name).write_text("some words of no meaning to a broker\n" * 9)
+    fails(*command, tmp_path, says=(tmp_path, "none of its .log files is a log segment"))
+
+
+def test_a_segment_whose_first_byte_is_damaged_is_read(tmp_path):
+    data = golden_data.segments("basic")[0].read_bytes()
+    folder = tmp_path / "__consumer_offsets-4"
+    folder.mkdir()
+    (folder / "00000000000000000000.log").write_bytes(b"\xff" + data[1:])
+    assert len(find_segments([tmp_path]).segments) == 1
 
 
 def test_a_partition_in_two_folders(command, log):

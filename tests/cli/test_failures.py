@@ -57,6 +57,8 @@ def test_a_full_disk_and_a_lack_of_rights_are_named_with_the_file_and_what_to_do
     line = explain_os(OSError(number, "text", file))
     assert line.startswith(f"{where}{says} (")
     assert "; " in line
+    is_for_writing = number not in (errno.EACCES, errno.EPERM)
+    assert is_for_writing == ("write" in line or "place" in line)
     assert explain(OSError(number, "text", file)) == (1, line)
 
 

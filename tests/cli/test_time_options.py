@@ -3,6 +3,7 @@
 A place in the log and the records' own times give different answers, and each command says so.
 """
 
+import contextlib
 import csv
 import gzip
 import importlib
@@ -122,6 +123,19 @@ def test_every_command_with_a_time_is_in_the_table():
         options |= {(name, option) for param in params for option in param.opts}
     wanted = {(name, option) for name, option in options if option in OPTIONS}
     assert wanted == {row[:2] for row in TABLE}
+
+
+@pytest.mark.parametrize(("name", "option"), sorted({row[:2] for row in TABLE}))
+def test_a_time_in_seconds_has_a_hint(name, option):
+    command = importlib.import_module(f"coterie.cli.{name}").command
+    (param,) = (param for param in command.params if option in param.opts)
+    for text, has_hint in (("1795894772", True), ("1795894772248", False), ("0", False)):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            assert param.type.convert(text, param, None) == int(text)
+        hint = f"coterie: {option} 1795894772 is 1970-01-21T18:51:34.772Z; if it is seconds, "
+        hint += "add 000: 2026-11-28T19:39:32.000Z\n"
+        assert err.getvalue() == hint * has_hint
 
 
 def test_a_replay_goes_by_record_times_and_names_the_logs_order(log, tmp_path):

@@ -11,7 +11,7 @@ from coterie.insight.questions.explain_members import (
     departures_of,
     follow_consumers,
 )
-from coterie.insight.questions.explain_text import cause_of, reconciled, seconds, summed, waited
+from coterie.insight.questions.explain_text import cause_of, length, reconciled, summed, waited
 
 T0 = 1_795_000_000_000
 
@@ -19,10 +19,11 @@ T0 = 1_795_000_000_000
 @pytest.mark.parametrize(
     ("ms", "text"),
     [(0, "0.000 s"), (59_999, "59.999 s"), (60_000, "60 s"), (60_999, "60 s"),
-     (3_600_000, "3,600 s")],
+     (119_999, "119 s"), (120_000, "2.0 min"), (3_600_000, "60.0 min"), (9_000_000, "2.5 h"),
+     (605_399_000, "7.0 d")],
 )  # fmt: skip
 def test_a_time_has_milliseconds_below_a_minute(ms, text):
-    assert seconds(ms) == text
+    assert length(ms) == text
 
 
 def row(event, **fields):

@@ -97,8 +97,11 @@ def explain_os(error: OSError) -> str:
         return (
             f"{where}no space to write ({os.strerror(error.errno)}); free some, or write elsewhere"
         )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{where}no permission ({os.strerror(error.errno)}); choose a place you may use"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):  # to read it, or to write there
+        why, way = os.strerror(error.errno), "choose a place you may use"
+        if error.errno != errno.EROFS:
+            way = "run as a user who may, or give another file or folder"
+        return f"{where}no permission ({why}); {way}"
     return where + one_line(error.strerror or str(error))
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.base.times import parse_duration, parse_time
+from coterie.base.times import format_time, parse_duration, parse_time
+from coterie.cli.failures import say
 from coterie.state.replay_engine import AUTO, ENGINE_NAMES, Where, is_registered
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 else:
     IntType = PairType = click.ParamType  # not generic before click 8.3
 
+SECONDS_NOW = range(1_000_000_000, 10_000_000_000)  # of 2001 to 2286; as ms, of 1970
 SPARK_KEY = re.compile(r"spark\.[^\s=]+")  # Spark silently ignores other names
 
 
@@ -33,9 +35,14 @@ class Time(IntType):
         if isinstance(value, int):
             return value
         try:
-            return parse_time(value)
+            at_ms = parse_time(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if value.strip().isdigit() and at_ms in SECONDS_NOW:
+            option = param.opts[0] if param else self.name
+            time, meant = format_time(at_ms), format_time(at_ms * 1000)
+            say(f"coterie: {option} {at_ms} is {time}; if it is seconds, add 000: {meant}")
+        return at_ms
 
 
 class Duration(IntType):

@@ -158,7 +158,10 @@ def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:
     by_real_path: dict[str, Segment] = {}
     aside: list[str] = []
     for path in log:
-        for segment in _walk(os.fspath(path), aside):
+        found = _walk(os.fspath(path), aside)
+        if os.path.isdir(path):  # a file that is named may be damaged from its first byte on
+            _refuse_other_files(path, found)
+        for segment in found:
             by_real_path.setdefault(os.path.realpath(segment.path), segment)
     listing = listing_of(by_real_path.values(), aside)
     deleted = sorted(
@@ -393,6 +396,28 @@ def _begins_as_log(segment: Segment) -> bool:
     data = read_segment(segment)
     with intact(data):
         return next(LogReader(data), None) is not None or not memoryview(data).nbytes
+
+
+def _refuse_other_files(path: str | os.PathLike[str], segments: list[Segment]) -> None:
+    """Raise LogError if none of the files can be a segment, as text under the names of segments.
+
+    A batch begins with its offset, in eight bytes: no log gets to an offset whose first is not 0.
+    If a damaged file has batches all the same, they are read.
+    """
+    filled = [segment for segment in segments if segment.size]
+    if filled and not any(
+        segment.compression or _begins_with_0(segment) or _begins_as_log(segment)
+        for segment in filled
+    ):
+        raise LogError(f"{path}: none of its .log files is a log segment; {ASK_FOR}")
+
+
+def _begins_with_0(segment: Segment) -> bool:
+    try:
+        with open_regular(segment.path) as file:
+            return file.read(1) in (b"\0", b"")
+    except OSError as error:
+        raise unreadable(segment.path, error) from error
 
 
 def _refuse_two_copies(segments: list[Segment]) -> None:

@@ -55,6 +55,7 @@ OFFSETS_REMOVED, TOPIC_RECREATED = "offsets_removed", "topic_recreated"
 REMOVED = "removed"  # deleted or expired: the log does not show which
 REBALANCES = "Kafka 2.4 to 2.8.1, 3.0.0, 3.1.0"  # that expire offsets meanwhile
 WITHOUT_OFFSETS = "it had no offsets, so the broker's next check removed it, or a tool deleted it"
+TWO_MINUTES_MS = 120_000
 TOPICS_NAMED = 3
 PARTITIONS_NAMED = 12
 REMOVED_FOR = " removed: "  # between the offsets and the reason, in a text
@@ -412,7 +413,7 @@ def first_commits(topic: str, commits: list[Resumption], removal: Removal) -> st
 
 def duration(elapsed_ms: int) -> str:
     """Format a duration: in seconds below two minutes, then in minutes, hours or days."""
-    if elapsed_ms < 120_000:
+    if elapsed_ms < TWO_MINUTES_MS:
         return f"{elapsed_ms / 1000:.1f} s"
     for size_ms, unit in ((86_400_000, "d"), (3_600_000, "h")):
         if elapsed_ms >= 2 * size_ms:

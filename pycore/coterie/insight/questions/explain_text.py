@@ -11,6 +11,7 @@ from coterie.insight.groups.episodes import unowned_text
 from coterie.insight.groups.epochs import EPOCH_EVENT, STATIC_LEAVE
 from coterie.insight.groups.timeline import EMPTY, GENERATION
 from coterie.insight.questions.explain import COMMITS
+from coterie.insight.questions.explain_removals import TWO_MINUTES_MS, duration
 from coterie.insight.questions.server_log import REFUSED
 from coterie.insight.questions.server_log_lines import SERVER
 
@@ -28,13 +29,13 @@ def cause_of(row: Row) -> str:
     """Return the cause, with the coordinator's reason, and the length of a time without members."""
     text: str = row["cause"]
     if row["event"] == EMPTY and row["duration_ms"] is not None:
-        text += f" for {seconds(row['duration_ms'])}"
+        text += f" for {length(row['duration_ms'])}"
     if row["reason"]:
         text += f" [{SERVER}: {NOISE.sub('', row['reason'])}]"
     if row["event"] == EPOCH_EVENT and row["timestamp"] is not None:
         text += reconciled(row)
     if row["event"] == STATIC_LEAVE and row["until"] is not None:
-        text += f", away for {seconds(row['until'] - row['timestamp'])}"
+        text += f", away for {length(row['until'] - row['timestamp'])}"
     if row["event"] in (COMMITS, REFUSED) and row["until"] != row["timestamp"]:
         text += f" (until {format_time(row['until'])[11:]})"
     return text
@@ -46,9 +47,9 @@ def reconciled(row: Row) -> str:
     target_ms = row["target_at"]
     names = [client_text(who["client_id"], None) for who in row["last_members"][:NAMED]]
     if target_ms is not None and target_ms > since_ms:
-        text += f"; target computed after {seconds(target_ms - since_ms)}"
+        text += f"; target computed after {length(target_ms - since_ms)}"
     if row["until"] is not None and row["until"] > since_ms:
-        text += f"; reconciled after {seconds(row['until'] - since_ms)}"
+        text += f"; reconciled after {length(row['until'] - since_ms)}"
         text += f", {names[0]} last" if row["member_count"] > 1 else ""
     elif row["until"] is None and row["unreconciled"]:
         more = row["unreconciled"] - len(names)
@@ -62,7 +63,7 @@ def waited(row: Row) -> str | None:
     if row["event"] != GENERATION or row["duration_ms"] is None:
         return None
     bound = "" if row["duration_source"] == SERVER else "< "
-    return bound + seconds(row["duration_ms"])
+    return bound + length(row["duration_ms"])
 
 
 def summed(row: Row) -> str:
@@ -70,10 +71,13 @@ def summed(row: Row) -> str:
     text: str = row["cause"]
     if row["duration_ms"]:
         bound = "" if row["duration_source"] else "at least "
-        text += f", rebalancing for {bound}{seconds(row['duration_ms'])}"
+        text += f", rebalancing for {bound}{length(row['duration_ms'])}"
     unowned = unowned_text(row)
     return f"{text}, {unowned}" if unowned else text
 
 
-def seconds(duration_ms: int) -> str:
-    return f"{duration_ms / 1000:.3f} s" if duration_ms < 60_000 else f"{duration_ms // 1000:,} s"
+def length(duration_ms: int) -> str:
+    """Format a duration: with milliseconds below a minute, and as of removals from two on."""
+    if duration_ms >= TWO_MINUTES_MS:
+        return duration(duration_ms)
+    return f"{duration_ms / 1000:.3f} s" if duration_ms < 60_000 else f"{duration_ms // 1000} s"
