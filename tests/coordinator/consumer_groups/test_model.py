@@ -18,6 +18,7 @@ pytest.importorskip("xxhash")
 
 MEMBERS = ("a", "b", "c", "é", "\U0001f600", "\uff5e")  # UTF-16 has the last two in this order
 TOPICS = ("t", "u", "v")
+BEHAVIOURS = (*golden.BEHAVIOURS, *golden.NEWER)
 
 
 def topic_id(name):
@@ -61,8 +62,11 @@ regex_joins = st.builds(
     st.sampled_from([None, None, "i", "j"]), st.sampled_from([None, "range"]),
 )  # fmt: skip
 offsets = st.lists(
-    st.builds(lambda name, number, offset: {"topic": name, "partition": number, "offset": offset},
-              st.sampled_from(TOPICS), st.integers(0, 2), st.integers(0, 99)),
+    st.builds(lambda name, number, offset, named: {
+                  "topic": name, "partition": number, "offset": offset,
+                  **({"topic_id": topic_id(name + named)} if named is not None else {})},
+              st.sampled_from(TOPICS), st.integers(0, 2), st.integers(0, 99),
+              st.sampled_from([None, "", "", " of before"])),
     min_size=1, max_size=2,
 )  # fmt: skip
 partitions = st.lists(
@@ -71,13 +75,15 @@ partitions = st.lists(
     min_size=1, max_size=2, unique_by=lambda row: (row["topic"], row["partition"]),
 )  # fmt: skip
 others = st.one_of(
-    st.builds(lambda g, m, e, o: {"op": "offset_commit", "group_id": g, "member_id": m,
-                                  "generation_id": e, "offsets": o},
+    st.builds(lambda g, m, e, v, o: {"op": "offset_commit", "group_id": g, "member_id": m,
+                                     "generation_id": e, "version": v, "offsets": o},
               st.sampled_from(["g", "h", "s"]), st.sampled_from(["", *MEMBERS]),
-              st.integers(-1, 4), offsets),
-    st.builds(lambda g, p, o: {"op": "txn_offset_commit", "group_id": g, "producer_id": p,
-                               "producer_epoch": 0, "offsets": o},
-              st.sampled_from(["g", "s"]), st.integers(1, 2), offsets),
+              st.integers(-1, 4), st.sampled_from([8, 9, 10]), offsets),
+    st.builds(lambda g, p, m, e, v, o: {
+                  "op": "txn_offset_commit", "group_id": g, "producer_id": p, "producer_epoch": 0,
+                  "member_id": m, "generation_id": e, "version": v, "offsets": o},
+              st.sampled_from(["g", "s"]), st.integers(1, 2), st.sampled_from(["", "a", "b"]),
+              st.integers(-1, 3), st.sampled_from([5, 6]), offsets),
     st.builds(lambda p, committed: {"op": "end_txn", "producer_id": p, "producer_epoch": 0,
                                     "committed": committed},
               st.integers(1, 2), st.booleans()),
@@ -99,12 +105,18 @@ others = st.one_of(
     st.builds(lambda n, c: {"op": "metadata", "topics": [topic(n, c)]},
               st.sampled_from(TOPICS), st.integers(1, 5)),
     st.builds(lambda n: {"op": "metadata", "delete_topics": [n]}, st.sampled_from(TOPICS)),
+    st.builds(lambda interval, timeout: {"op": "group_config", "group_id": "g", "config": {
+                  "consumer.heartbeat.interval.ms": interval,
+                  "consumer.assignment.interval.ms": interval,
+                  "consumer.session.timeout.ms": timeout}},
+              st.sampled_from([1, 6000, 20000]), st.sampled_from([20000, 50000, 90000])),
 )  # fmt: skip
 
 
 configs = st.fixed_dictionaries(
-    {"coterie.behaviour": st.just("4.1"), "offsets.topic.num.partitions": st.just(1)},
+    {"offsets.topic.num.partitions": st.just(1)},
     optional={"group.consumer.assignors": st.just(["range"]),
+              "group.consumer.assignment.interval.ms": st.sampled_from([0, 5000]),
               "group.consumer.max.size": st.just(3),
               "offsets.retention.minutes": st.just(1), "coterie.cleanup": st.just("periodic"),
               "offsets.retention.check.interval.ms": st.just(30000)},
@@ -124,18 +136,24 @@ def trace_of(events, config):
     return [json.dumps(line) for line in lines]
 
 
-@settings(max_examples=examples(150), deadline=None)
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.one_of(joins, regex_joins, heartbeats, others),
                           st.sampled_from([0, 0, 100, 9000, 50000])), max_size=40),
        configs)  # fmt: skip
-def test_the_core_answers_as_the_model_does(events, config):
-    lines = trace_of(events, config)
+def test_the_core_answers_as_the_model_does(behaviour, events, config):
+    lines = trace_of(events, config | {"coterie.behaviour": behaviour})
     done = [line for line in run_trace(lines) if line["event"] != "transition"]
     assert golden.by_kind(done) == golden.by_kind(model.run(lines))  # it has no classic groups
 
 
-NAMES = [name for folder in ("scenarios", "random", "random-mixed", "differences")
-         for name in golden.names_in(folder)]  # fmt: skip
+OUTPUTS = [
+    *[(behaviour, name, golden.path_of(name, behaviour))
+      for behaviour in golden.BEHAVIOURS for name in golden.names()],
+    *[("4.1", name, golden.path_of(name))
+      for folder in ("random-mixed", "differences") for name in golden.names_in(folder)],
+    *golden.newer(),
+]  # fmt: skip
 
 
 def of_classic_groups(line):
@@ -143,13 +161,17 @@ def of_classic_groups(line):
     return json.loads(line).get("op") in ("join_group", "sync_group", "leave_group", "heartbeat")
 
 
-@pytest.mark.parametrize("name", NAMES[::8])
-def test_the_model_answers_as_kafka_does(name):
+@pytest.mark.parametrize(
+    ("behaviour", "name", "path"), OUTPUTS[::12],
+    ids=[f"{row[0]} {row[1]}" for row in OUTPUTS[::12]]
+)  # fmt: skip
+def test_the_model_answers_as_kafka_does(behaviour, name, path):
     lines = golden.trace(name)
     if any(map(of_classic_groups, lines)):
         return
-    known = [line for line in golden.expected(name) if '"event":"transition"' not in line]
-    assert golden.by_kind(model.run(lines)) == golden.by_kind(known)
+    known = [line for line in golden.read(path) if '"event":"transition"' not in line]
+    done = model.run(lines, {"coterie.behaviour": behaviour})
+    assert golden.by_kind(done) == golden.by_kind(known)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import copy
 import json
 
 from . import records
-from .groups import Group, Offset, SimpleGroup
+from .groups import Group, Offset, SimpleGroup, joined
 from .heartbeat import Heartbeats
-from .image import encode_id, id_order
+from .image import decode_id, encode_id, id_order
 from .model import AS_ANSWERED, Record, Refused, State
 from .parse import replay_bytes
 from .records import (
@@ -40,15 +40,19 @@ class Coordinator(Heartbeats):
                 state.pending.setdefault(producer, {}).setdefault(group_id, {})[at] = offset
 
         value = None if offset is None else records.offset_value(offset)
-        return Record(group_id, key(OFFSET, group_id, *at), value, apply)
+        return Record(group_id, key(OFFSET, group_id, *at), value, apply,
+                      at if producer is None else None)  # fmt: skip
 
     def commit(self, event, check, producer=None):
         rows = event.get("offsets") or []
+        with_ids = producer is None or self.release >= (4, 4)
+
+        def answer(row, error):
+            named = {"topic_id": row.get("topic_id")} if with_ids else {}
+            return {"topic": row["topic"], "partition": row["partition"], "error": error, **named}
 
         def answered(error):
-            return {"error": "NONE", "partitions": [
-                {"topic": o["topic"], "partition": o["partition"], "error": error}
-                for o in rows]}  # fmt: skip
+            return {"error": "NONE", "partitions": [answer(row, error) for row in rows]}
 
         try:
             if self.failed_load:
@@ -61,23 +65,24 @@ class Coordinator(Heartbeats):
                              **answered(error.args[0]))  # fmt: skip
         retention = event.get("retention_time_ms", -1)
         made, answers = [], []
-        self.position = len(self.log)
+        if event["group_id"] not in self.state.groups:
+            # It stays if nothing is written, and readers see it after the next write.
+            self.state = copy.deepcopy(self.state)
+            self.state.groups[event["group_id"]] = SimpleGroup(event["group_id"])
         for row in rows:
-            metadata = row.get("metadata") or ""
             error = "NONE"
-            if len(metadata.encode("utf-16-le")) // 2 > int(
-                self.config["offset.metadata.max.bytes"]
-            ):
+            if self.is_too_large(row):
                 error = "OFFSET_METADATA_TOO_LARGE"
             else:
                 offset = Offset(row["offset"], -1 if row.get("leader_epoch") is None
-                                else row["leader_epoch"], metadata, self.now,
+                                else row["leader_epoch"], row.get("metadata") or "", self.now,
                                 self.now + retention if retention != -1 else -1,
-                                len(self.log) + len(made))  # fmt: skip
+                                len(self.log) + len(made),
+                                id_of(row) if with_ids else None)  # fmt: skip
                 made.append(self.offset_record(event["group_id"],
                                                (row["topic"], row["partition"]), offset,
                                                producer))  # fmt: skip
-            answers.append({"topic": row["topic"], "partition": row["partition"], "error": error})
+            answers.append(answer(row, error))
         error = self.write(made)
         if error != "NONE":
             error = AS_ANSWERED.get(error, error)
@@ -85,6 +90,10 @@ class Coordinator(Heartbeats):
                 {**a, "error": error} if a["error"] == "NONE" else a for a in answers]}  # fmt: skip
             return self.line(event="response", id=event["id"], op=event["op"], **response)
         return self.answer(event, made, {"error": "NONE", "partitions": answers}, answered)
+
+    def is_too_large(self, row):
+        length = len((row.get("metadata") or "").encode("utf-16-le")) // 2
+        return length > int(self.config["offset.metadata.max.bytes"])
 
     def on_offset_commit(self, event):
         self.commit(event, self.check_commit)
@@ -100,7 +109,9 @@ class Coordinator(Heartbeats):
         if isinstance(group, SimpleGroup):
             self.check_simple(event, epoch, member_id)
             return
-        self.check_member(group, epoch, member_id, version)
+        self.check_member(group, epoch, member_id, version, lambda member: all(
+            was_assigned(member, id_of(row), row["partition"], epoch)
+            for row in event.get("offsets") or () if not self.is_too_large(row)))  # fmt: skip
 
     def check_simple(self, event, epoch, member_id):
         """A simple group is Empty: whoever names no generation may commit."""
@@ -108,7 +119,7 @@ class Coordinator(Heartbeats):
             return
         raise Refused("UNKNOWN_MEMBER_ID")
 
-    def check_member(self, group, epoch, member_id, version):
+    def check_member(self, group, epoch, member_id, version, had_all):
         if epoch < 0 and not group.members:
             return
         member = group.members.get(member_id)
@@ -116,7 +127,9 @@ class Coordinator(Heartbeats):
             raise Refused("UNKNOWN_MEMBER_ID")
         if version < 9:
             raise Refused("UNSUPPORTED_VERSION")
-        if epoch != member.epoch:
+        if epoch > member.epoch or (
+            epoch < member.epoch and (self.release < (4, 3) or not had_all(member))
+        ):
             raise Refused("STALE_MEMBER_EPOCH")
 
     def on_txn_offset_commit(self, event):
@@ -125,26 +138,35 @@ class Coordinator(Heartbeats):
 
     def check_txn_commit(self, event):
         epoch, member_id = event.get("generation_id", -1), event.get("member_id") or ""
+        new_errors = self.release >= (4, 4) and event.get("version", 4) >= 6
         group = self.state.groups.get(event["group_id"])
         if group is None:
             if epoch >= 0:
-                raise Refused("ILLEGAL_GENERATION")
+                raise Refused("GROUP_ID_NOT_FOUND" if new_errors else "ILLEGAL_GENERATION")
             return
         if not member_id and epoch == -1 and event.get("group_instance_id") is None:
             return
         if isinstance(group, SimpleGroup):
             self.check_simple(event, epoch, member_id)
             return
+
+        def id_known(row):
+            topic = self.image.topics.get(row["topic"])
+            return id_of(row) if self.release >= (4, 4) else topic and topic.id
+
         try:
-            self.check_member(group, epoch, member_id, 9)
+            self.check_member(group, epoch, member_id, 9, lambda member: all(
+                was_assigned(member, id_known(row), row["partition"], epoch)
+                for row in event.get("offsets") or () if not self.is_too_large(row)))  # fmt: skip
         except Refused as error:
-            if error.args[0] == "STALE_MEMBER_EPOCH":
+            if error.args[0] == "STALE_MEMBER_EPOCH" and not new_errors:
                 raise Refused("ILLEGAL_GENERATION") from None
             raise
 
     def on_end_txn(self, event):
         """A marker is a write."""
         if self.failures and self.failures.pop() != "NONE":
+            self.state = self.last
             return
         after = copy.deepcopy(self.state)
         self.end_txn(after, event["producer_id"], event.get("committed", False))
@@ -185,7 +207,7 @@ class Coordinator(Heartbeats):
         offsets = state.offsets.get(event["group_id"], {}) if group is not None else {}
         topics = event.get("topics")
         if topics is None:
-            wanted = sorted(offsets)
+            wanted = self.listed(event["group_id"], offsets)
         else:
             wanted = [(t["topic"], p) for t in topics for p in t["partitions"]]
         rows = []
@@ -235,7 +257,23 @@ class Coordinator(Heartbeats):
         return [at for part in (committed, pending)
                 for at in sorted(part, key=lambda k: (utf16(k[0]), k[1]))]  # fmt: skip
 
+    def on_metadata(self, event):
+        super().on_metadata(event)
+        if self.release < (4, 3):
+            return
+        ids, made = {topic.name: topic.id for topic in self.image.gone}, []
+        pending = [offsets for _, offsets in sorted(self.state.pending.items())]
+        for part in (self.state.offsets, *pending):
+            for group_id in sorted(part, key=utf16):
+                gone = [at for at, offset in part[group_id].items()
+                        if at[0] in ids and offset.topic_id in (None, ids[at[0]])]  # fmt: skip
+                gone.sort(key=lambda at: (id_order(ids[at[0]]), at[1]))
+                made += [self.offset_record(group_id, at, None) for at in gone]
+        self.write(made)
+
     def on_delete_partitions(self, event):
+        if self.release >= (4, 3):
+            return
         gone = {(row["topic"], row["partition"]) for row in event.get("partitions") or ()}
         made = []
         for group_id in sorted({*self.state.groups}, key=utf16):
@@ -368,15 +406,10 @@ class Coordinator(Heartbeats):
             row = {"group_id": group_id, "error": error, "state": "", "group_epoch": 0,
                    "assignment_epoch": 0, "assignor_name": "", "members": []}  # fmt: skip
             if error == "NONE":
-                votes = {}
-                for m in group.members.values():
-                    if m.assignor is not None:
-                        votes[m.assignor] = votes.get(m.assignor, 0) + 1
                 row |= {
                     "state": group.state(), "group_epoch": group.epoch,
                     "assignment_epoch": group.target_epoch,
-                    "assignor_name": min(votes, key=lambda a: (-votes[a], a)) if votes
-                    else self.assignors()[0],
+                    "assignor_name": self.assignor_of(group.members),
                     "members": [self.described(group, m) for m in group.sorted_members()],
                 }  # fmt: skip
             groups.append(row)
@@ -392,13 +425,16 @@ class Coordinator(Heartbeats):
                                  "partitions": sorted(assignment[topic_id])})  # fmt: skip
             return rows
 
+        assigned = member.assigned
+        if self.release >= (4, 3):
+            assigned = joined(assigned, member.revoking)
         return {
             "member_id": member.id, "instance_id": member.instance_id, "rack_id": member.rack_id,
             "member_epoch": member.epoch, "client_id": member.client_id,
             "client_host": member.client_host,
             "subscribed_topic_names": sorted(member.names, key=utf16),
             "subscribed_topic_regex": member.regex, "member_type": 1,
-            "assignment": named(member.assigned),
+            "assignment": named(assigned),
             "target_assignment": named(group.target.get(member.id, {})),
         }  # fmt: skip
 
@@ -411,7 +447,7 @@ class Coordinator(Heartbeats):
         self.timers, self.armed, self.tasks, self.resolving = [], {}, [], set()
         self.deadlines, self.hashes = {}, {}
         self.image.last_with_new_topics = self.image.version
-        self.state = State()
+        self.state = State(self.release)
         self.failed_load = False
         try:
             for position, each in enumerate(self.log):
@@ -424,7 +460,7 @@ class Coordinator(Heartbeats):
         except Broken as error:
             self.failed_load = True
             self.line(event="note", text=str(error))
-        self.committed = self.state
+        self.committed = self.last = self.state
         for group in self.consumer_groups():
             self.line(event="group", group_id=group.id, **self.shape(group.id))
             for member in group.sorted_members():
@@ -434,14 +470,29 @@ class Coordinator(Heartbeats):
         self.arm_cleanup()
 
 
+def id_of(row):
+    """The topic id of an offset in a request; None: it has none, or zero."""
+    topic_id = decode_id(row["topic_id"]) if row.get("topic_id") else None
+    return topic_id if topic_id and any(topic_id) else None
+
+
+def was_assigned(member, topic_id, partition, epoch):
+    """Whether a member has had a partition since an epoch."""
+    parts = (member.assigned, member.revoking)
+    epochs = [part[topic_id][partition] for part in parts if partition in part.get(topic_id, ())]
+    return bool(epochs) and epochs[0] <= epoch
+
+
 def all_with(event, error):
     """The answer to a DeleteGroups that fails as a whole."""
     names = dict.fromkeys(event.get("group_ids") or ())
     return {"error": "NONE", "groups": [{"group_id": name, "error": error} for name in names]}
 
 
-def run(lines):
+def run(lines, config=None):
+    """Play a trace. ``config``: settings in the place of those in its header."""
     header, *events = [json.loads(line) for line in lines]
+    header["config"] = header.get("config", {}) | (config or {})
     model = Coordinator(header)
     for event in events:
         model.event(event)

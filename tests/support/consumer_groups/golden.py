@@ -41,12 +41,13 @@ def trace(name):
     return read(FOLDER / f"{name}.trace.jsonl.gz")
 
 
+def path_of(name, behaviour="4.1"):
+    other = FOLDER / (BEHAVIOURS[behaviour] or "") / f"{name}.expected.jsonl.gz"
+    return other if other.exists() else FOLDER / f"{name}.expected.jsonl.gz"
+
+
 def expected(name, behaviour="4.1"):
-    other = BEHAVIOURS[behaviour]
-    path = FOLDER / f"{name}.expected.jsonl.gz"
-    if other is not None and (FOLDER / other / f"{name}.expected.jsonl.gz").exists():
-        path = FOLDER / other / f"{name}.expected.jsonl.gz"
-    return read(path)
+    return read(path_of(name, behaviour))
 
 
 def newer():

@@ -23,7 +23,7 @@ class Member:
     names: frozenset = frozenset()
     regex: str = ""
     assignor: str | None = None
-    assigned: dict = field(default_factory=dict)
+    assigned: dict = field(default_factory=dict)  # topic id -> partition -> its epoch; 0 before 4.3
     revoking: dict = field(default_factory=dict)
     classic: object = None
 
@@ -44,15 +44,22 @@ class Resolved:
 @dataclass
 class Group:
     id: str
+    release: tuple
     epoch: int = 0
     hash: int = 0
     target_epoch: int = 0
+    target_ms: int = 0  # when the target was computed; 0: unknown
     target: dict = field(default_factory=dict)
     members: dict = field(default_factory=dict)
     instances: dict = field(default_factory=dict)
     resolved: dict = field(default_factory=dict)
     has_partition_metadata: bool = False
     homogeneous: bool = True
+    owners: dict = field(default_factory=dict)  # (topic id, partition) -> epoch of its owner
+
+    def __post_init__(self):
+        if self.release >= (4, 3):
+            self.epoch = self.target_epoch = 1
 
     def state(self):
         if not self.members:
@@ -63,12 +70,19 @@ class Group:
             return "Reconciling"
         return "Stable"
 
-    def owner_epoch(self, topic_id, partition):
-        for member in self.members.values():
-            for held in (member.assigned, member.revoking):
-                if partition in held.get(topic_id, ()):
-                    return member.epoch
-        return -1
+    def release_all(self, member):
+        for at in partitions_of(member):
+            if self.release < (4, 1, 2) or self.owners.get(at) == member.epoch:
+                self.owners.pop(at, None)
+
+    def own_all(self, member):
+        """Make a member the owner of what it has; whether nobody else was."""
+        for at in partitions_of(member):
+            owner = self.owners.get(at)
+            if owner is not None and (self.release < (4, 1, 2) or owner >= member.epoch):
+                return False
+            self.owners[at] = member.epoch
+        return True
 
     def subscribed(self, *, without=(), instead=None, without_regexes=()):
         """Names of topics that the group reads, with some members gone or one in another form."""
@@ -92,12 +106,23 @@ class Group:
         resolved = [topic for each in self.resolved.values() for topic in each.topics]
         return len(regexes) == 1 and not named and len(resolved) == len(set(resolved))
 
-    def topics_of(self, member):
+    def sorted_members(self):
+        return [self.members[name] for name in sorted(self.members, key=utf16)]
+
+    def subscribed_by(self, member):
+        """Names of the topics that a member reads."""
         found = self.resolved.get(member.regex) if member.regex else None
         return member.names | (found.topics if found else frozenset())
 
-    def sorted_members(self):
-        return [self.members[name] for name in sorted(self.members, key=utf16)]
+
+def partitions_of(member):
+    return [(topic, partition) for part in (member.assigned, member.revoking)
+            for topic, partitions in part.items() for partition in partitions]  # fmt: skip
+
+
+def joined(one, other):
+    """The partitions of both, with their epochs."""
+    return {topic: one.get(topic, {}) | other.get(topic, {}) for topic in {*one, *other}}
 
 
 @dataclass
@@ -115,3 +140,4 @@ class Offset:
     committed_ms: int
     expires_ms: int = -1
     position: int = -1
+    topic_id: bytes | None = None

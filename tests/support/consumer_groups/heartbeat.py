@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import re2
 
 from . import assignors, records
-from .groups import STABLE, UNRELEASED, UNREVOKED, Group, Member, Resolved, SimpleGroup
+from .groups import STABLE, UNRELEASED, UNREVOKED, Group, Member, Resolved, SimpleGroup, joined
 from .image import decode_id, encode_id, id_order
 from .model import AS_ANSWERED, MAX_INT, Model, Record, Refused
 from .records import CURRENT, EPOCH, MEMBER, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH, utf16
@@ -36,7 +38,8 @@ class Heartbeats(Model):
         return record(MEMBER, group.id, (name,), None, replay_member(group.id, name, None))
 
     def current_record(self, group, member):
-        return record(CURRENT, group.id, (member.id,), records.current_value(member),
+        value = records.current_value(member, with_epochs=self.release >= (4, 3))
+        return record(CURRENT, group.id, (member.id,), value,
                       replay_current(group.id, member.id, member))  # fmt: skip
 
     def current_gone(self, group, name):
@@ -52,6 +55,10 @@ class Heartbeats(Model):
     def epoch_record(self, group, epoch, digest):
         return record(EPOCH, group.id, (), records.epoch_value(epoch, digest),
                       replay_epoch(group.id, (epoch, digest)))  # fmt: skip
+
+    def target_epoch_record(self, group, epoch, at_ms):
+        return record(TARGET_EPOCH, group.id, (), records.target_epoch_value(epoch, at_ms),
+                      replay_target_epoch(group.id, epoch, at_ms))  # fmt: skip
 
     def regex_record(self, group, regex, resolved):
         value = None if resolved is None else records.regex_value(resolved)
@@ -114,11 +121,12 @@ class Heartbeats(Model):
                 raise Refused("GROUP_ID_NOT_FOUND")
             if isinstance(group, SimpleGroup):
                 made.append(self.classic_gone(group))
-            group = Group(r["group_id"])
+            group = Group(r["group_id"], self.release)
         member_id = r.get("member_id") or ""
-        if len(group.members) >= int(self.config["group.consumer.max.size"]) and (
-            member_id not in group.members
-        ):
+        known = member_id in group.members or (
+            self.release >= (4, 4) and r.get("instance_id") in group.instances
+        )
+        if len(group.members) >= int(self.config["group.consumer.max.size"]) and not known:
             raise Refused("GROUP_MAX_SIZE_REACHED")
         if not member_id:
             member_id = self.new_uuid()
@@ -168,6 +176,8 @@ class Heartbeats(Model):
         return member, None
 
     def check_epoch(self, member, epoch, owned):
+        if epoch == 0 and self.release >= (4, 2):
+            return
         if epoch > member.epoch:
             raise Refused("FENCED_MEMBER_EPOCH")
         if epoch < member.epoch:
@@ -196,21 +206,18 @@ class Heartbeats(Model):
         is_new = member.id not in group.members and replaced is None
         if updated != member or is_new:
             made.append(self.member_record(group, updated))
-        bump = group.epoch == 0 or updated.names != member.names
+        bump = updated.names != member.names
+        bump |= group.epoch == 0 and self.release < (4, 3)
         bump |= self.regex_step(group, member, updated, replaced, made)
         members = {name: m for name, m in group.members.items()
                    if replaced is None or name != replaced.id}  # fmt: skip
         members[updated.id] = updated
+        if self.release >= (4, 4):
+            bump |= self.assignor_of(members) != self.assignor_of(group.members)
         group_epoch, homogeneous = group.epoch, group.homogeneous
         time, at_epoch = self.deadlines.get(group.id, (0, 0))
         if bump or self.now >= time or group.epoch < at_epoch:
-            left = set()
-            if (
-                member.regex
-                and member.regex != updated.regex
-                and not any(m.regex == member.regex for m in members.values())
-            ):
-                left = {member.regex}
+            left = {member.regex} - {m.regex for m in members.values()} - {""}
             digest = self.hash_over(group.subscribed(
                 without=() if replaced is None else {replaced.id}, instead=updated,
                 without_regexes=left))  # fmt: skip
@@ -224,15 +231,16 @@ class Heartbeats(Model):
                                    lambda state: setattr(state.groups[group.id],
                                                          "has_partition_metadata",
                                                          False)))  # fmt: skip
-        if group_epoch > group.target_epoch:
+        if group_epoch > group.target_epoch and self.may_assign(group):
             target_epoch = group_epoch
             target = self.assign(group, members, updated, replaced, homogeneous, group_epoch, made)
         else:
             target_epoch = group.target_epoch
-            holder = group.instances.get(updated.instance_id, updated.id) if (
-                updated.instance_id is not None) else updated.id  # fmt: skip
+            holder = (updated.id if updated.instance_id is None
+                      else group.instances.get(updated.instance_id))  # fmt: skip
             target = group.target.get(holder, {})
-        done = self.reconcile(group, updated, target_epoch, target, owned, made)
+        reads = (updated.names, updated.regex or "") != (member.names, member.regex or "")
+        done = self.reconcile(group, updated, target_epoch, target, owned, reads, made)
         self.arm_session(group.id, updated.id, self.setting(group.id, "session.timeout.ms"))
         full = r.get("member_epoch", 0) == 0 or (
             r.get("rebalance_timeout_ms", -1) != -1
@@ -249,17 +257,22 @@ class Heartbeats(Model):
             response["assignment"] = as_rows(done.assigned)
         return made, response
 
+    def assignor_of(self, members):
+        votes = Counter(m.assignor for m in members.values() if m.assignor is not None)
+        return min(votes, key=lambda a: (-votes[a], a)) if votes else self.assignors()[0]
+
+    def may_assign(self, group):
+        """Whether the time between two targets is over."""
+        interval = self.setting(group.id, "assignment.interval.ms")
+        return (self.release < (4, 3) or not group.target_ms
+                or self.now >= group.target_ms + interval)  # fmt: skip
+
     def assign(self, group, members, updated, replaced, homogeneous, epoch, made):
         ordered = {name: members[name] for name in sorted(members, key=utf16)}
-        votes = {}
-        for member in ordered.values():
-            if member.assignor is not None:
-                votes[member.assignor] = votes.get(member.assignor, 0) + 1
-        name = min(votes, key=lambda a: (-votes[a], a)) if votes else self.assignors()[0]
         counts, specs, previous = {}, {}, {}
         for member_id, member in ordered.items():
             topics = []
-            for topic_name in group.topics_of(member):
+            for topic_name in group.subscribed_by(member):
                 topic = self.image.topics.get(topic_name)
                 if topic is not None:
                     topics.append(topic.id)
@@ -270,23 +283,22 @@ class Heartbeats(Model):
         everyone = dict(previous)
         for other in group.target:
             everyone.setdefault(other, group.target[other])
-        target = assignors.assign(name, specs, previous, counts, homogeneous)
+        target = assignors.assign(self.assignor_of(ordered), specs, previous, counts, homogeneous)
         for member_id in ordered:
-            if group.target.get(member_id) != target[member_id] or (
-                replaced is not None
-                and member_id == updated.id
-                and target[member_id] != previous[member_id]
-            ):
+            inherits = replaced is not None and member_id == updated.id
+            had = group.target.get(member_id)
+            if inherits and self.release >= (4, 4):
+                had = previous[member_id]
+            if had != target[member_id] or (inherits and target[member_id] != previous[member_id]):
                 made.append(self.target_record(group, member_id, target[member_id]))
-        made.append(record(TARGET_EPOCH, group.id, (), records.target_epoch_value(epoch),
-                           replay_target_epoch(group.id, epoch)))  # fmt: skip
+        at_ms = self.now if self.release >= (4, 3) else 0
+        made.append(self.target_epoch_record(group, epoch, at_ms))
         return target[updated.id]
 
     # ---- 5 ---------------------------------------------------------------------------------------
-    def reconcile(self, group, member, target_epoch, target, owned, made):
-        if member.reconciled_to(target_epoch):
-            return member
-        after = self.reconciled(group, member, target_epoch, target, owned)
+    def reconcile(self, group, member, target_epoch, target, owned, reads, made):
+        """``reads``: whether the member reads other topics than before."""
+        after = self.reconciled(group, member, target_epoch, target, owned, reads)
         if after != member:
             made.append(self.current_record(group, after))
             if after.state == UNREVOKED:
@@ -295,40 +307,51 @@ class Heartbeats(Model):
                 self.cancel("rebalance", group.id, after.id)
         return after
 
-    def reconciled(self, group, m, target_epoch, target, owned):
+    def reconciled(self, group, m, target_epoch, target, owned, reads):
+        names = group.subscribed_by(m)
+        read = {topic.id for topic in self.image.topics.values() if topic.name in names}
+
         def owns(partitions):
             return owned is None or any(
                 set(ps) & owned.get(topic, set()) for topic, ps in partitions.items()
             )
 
         def following(epoch):
-            assigned, revoke, unreleased = {}, {}, False
+            keep, revoke, add, unreleased = {}, {}, {}, False
             for topic in {*target, *m.assigned}:
-                have, want = set(m.assigned.get(topic, ())), set(target.get(topic, ()))
-                keep, lose = have & want, have - want
-                free = {p for p in want - have if group.owner_epoch(topic, p) == -1}
-                unreleased |= free != want - have
-                for into, what in ((assigned, (keep, free)), (revoke, lose)):
-                    if into is revoke:
-                        if what:
-                            revoke[topic] = what
-                    else:
-                        into[topic] = what
-            if revoke and owns(revoke):
+                have, want = m.assigned.get(topic, {}), set(target.get(topic, ()))
+                if self.release >= (4, 2) and topic not in read:
+                    want = set()
+                own = m.revoking.get(topic, {}) if self.release >= (4, 1, 2) else {}
+                keep[topic] = {p: at for p, at in have.items() if p in want}
+                revoke[topic] = {p: at for p, at in have.items() if p not in want}
+                free = {p for p in want - {*have} if p in own or (topic, p) not in group.owners}
+                unreleased |= free != want - {*have}
+                add[topic] = dict.fromkeys(free, target_epoch if self.release >= (4, 3) else 0)
+            if owns(revoke) and any(revoke.values()):
                 return m.changed(state=UNREVOKED, epoch=epoch, previous_epoch=m.epoch,
-                                 assigned={t: k for t, (k, _) in assigned.items() if k},
-                                 revoking=revoke)  # fmt: skip
+                                 assigned=filled(keep), revoking=filled(revoke))  # fmt: skip
             return m.changed(state=UNRELEASED if unreleased else STABLE, epoch=target_epoch,
                              previous_epoch=m.epoch, revoking={},
-                             assigned={t: k | f for t, (k, f) in assigned.items()
-                                       if k | f})  # fmt: skip
+                             assigned=filled(joined(keep, add)))  # fmt: skip
+
+        def without_others():
+            kept = {t: ps for t, ps in m.assigned.items() if t in read}
+            if self.release < (4, 2) or not reads or kept == m.assigned:
+                return m
+            others = {t: ps for t, ps in m.assigned.items() if t not in read}
+            pending = joined(m.revoking, others)
+            after = m.changed(assigned=kept)
+            if self.release >= (4, 3):
+                after = after.changed(previous_epoch=m.epoch)
+            return after.changed(state=UNREVOKED, revoking=pending) if owns(pending) else after
 
         if m.state == STABLE:
-            return following(m.epoch) if m.epoch != target_epoch else m
+            return following(m.epoch) if m.epoch != target_epoch else without_others()
         if m.state == UNREVOKED:
             if owns(m.revoking):
-                return m
-            return following(m.epoch + 1)
+                return without_others()
+            return following(m.epoch + (self.release < (4, 2)))
         if m.state == UNRELEASED:
             return following(m.epoch)
         if owned is None or any(owned.values()):
@@ -375,7 +398,9 @@ class Heartbeats(Model):
             if group.instances[instance] != member_id:
                 raise Refused("FENCED_INSTANCE_ID")
         if epoch == -2:
-            away = group.members[member_id].changed(epoch=-2, revoking={})
+            member = group.members[member_id]
+            assigned = {t: dict.fromkeys(ps, 0) for t, ps in member.assigned.items()}
+            away = member.changed(epoch=-2, assigned=assigned, revoking={})
             made = [self.current_record(group, away)]
         else:
             made = self.fence(group, [member_id])
@@ -396,6 +421,8 @@ class Heartbeats(Model):
             made.append(self.regex_record(group, regex, None))
         digest = self.hash_over(group.subscribed(without=names, without_regexes=lost))
         made.append(self.epoch_record(group, group.epoch + 1, digest))
+        if not left and self.release >= (4, 4):
+            made.append(self.target_epoch_record(group, group.epoch + 1, 0))
         return made
 
     # ---- 9 ---------------------------------------------------------------------------------------
@@ -407,7 +434,9 @@ class Heartbeats(Model):
         if old.regex != new.regex:
             if old.regex and old.regex not in others:
                 made.append(self.regex_record(group, old.regex, None))
-            if new.regex:
+            if not new.regex:
+                bump = self.release >= (4, 1, 2)
+            else:
                 if new.regex in others:
                     bump = new.regex in group.resolved
                 else:
@@ -462,6 +491,10 @@ class Heartbeats(Model):
             self.write(made)
 
         self.tasks.append(finish)
+
+
+def filled(assignment):
+    return {topic: partitions for topic, partitions in assignment.items() if partitions}
 
 
 def quiet():

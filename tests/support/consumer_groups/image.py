@@ -44,16 +44,18 @@ class Image:
 
     def add(self, event) -> set[str]:
         """Apply brokers, deletions and topics of a header or an event; names that changed."""
-        changed, created = set(), False
+        changed, created, self.gone = set(), False, []
         for broker in event.get("brokers") or ():
             self.racks[broker["id"]] = broker.get("rack")
         for name in event.get("delete_topics") or ():
-            if self.topics.pop(name, None):
+            if name in self.topics:
+                self.gone.append(self.topics.pop(name))
                 changed.add(name)
         for row in event.get("topics") or ():
             topic = self.topics.get(row["topic"])
             topic_id = decode_id(row["topic_id"])
             if topic is None or topic.id != topic_id:
+                self.gone += [] if topic is None else [topic]
                 topic = self.topics[row["topic"]] = Topic(topic_id, row["topic"], [])
                 created = True
             given = row.get("replicas")

@@ -20,7 +20,14 @@ from .records import utf16
 MAX_INT = 2147483647
 DEFAULTS = {
     "group.consumer.session.timeout.ms": 45000,
+    "group.consumer.min.session.timeout.ms": 45000,
+    "group.consumer.max.session.timeout.ms": 60000,
     "group.consumer.heartbeat.interval.ms": 5000,
+    "group.consumer.min.heartbeat.interval.ms": 5000,
+    "group.consumer.max.heartbeat.interval.ms": 15000,
+    "group.consumer.assignment.interval.ms": 1000,
+    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.max.assignment.interval.ms": 15000,
     "group.consumer.max.size": MAX_INT,
     "group.consumer.assignors": "uniform,range",
     "group.consumer.regex.refresh.interval.ms": 600000,
@@ -54,6 +61,7 @@ class LoadFailed(Exception):
 class State:
     """What replaying records makes."""
 
+    release: tuple  # of Kafka, by whose rules they are replayed
     groups: dict = field(default_factory=dict)
     offsets: dict = field(default_factory=dict)  # group -> (topic, partition) -> Offset
     pending: dict = field(default_factory=dict)  # producer -> group -> key -> Offset
@@ -67,19 +75,21 @@ class Record:
     key: bytes
     value: bytes | None
     apply: object  # function(state)
+    offset_of: tuple | None = None  # the topic and partition of a committed offset
 
 
 class Model:
     def __init__(self, header):
         self.config = {**DEFAULTS, **header.get("config", {})}
+        self.release = tuple(map(int, self.config.get("coterie.behaviour", "4.1").split(".")))
         self.image = Image()
         self.image.add(header)
-        self.state = self.committed = State()
+        self.state = self.last = self.committed = State(self.release)  # newest, written, read
         self.held = None  # what waits for a commit, while commits are held
         self.uncommitted = False  # something was written since
         self.now, self.lines, self.timers, self.armed, self.turn = 0, [], [], {}, 0
         self.deadlines, self.hashes, self.group_config = {}, {}, {}
-        self.log, self.ids, self.failures = [], 0, []
+        self.log, self.ids, self.failures, self.twice = [], 0, [], (0, {})
         self.tasks, self.resolving = [], set()
         self.failed_load, self.shapes = False, {}
         self.arm_cleanup()
@@ -130,6 +140,8 @@ class Model:
         if self.failures:
             error = self.failures.pop()
             if error != "NONE":
+                self.state = self.last
+                self.list_twice(made)
                 return error
         self.written(after)
         for record in made:
@@ -140,8 +152,31 @@ class Model:
             self.shapes.setdefault(name, was)
         return "NONE"
 
+    def list_twice(self, made):
+        """List the offsets that a failed append would have changed twice until the next write.
+
+        Kafka's tables of the newest and of the written state both have what is taken back; so with
+        a topic whose last offset was removed.
+        """
+        if self.twice[0] != len(self.log):
+            self.twice = (len(self.log), {})
+        for record in made:
+            there = self.state.offsets.get(record.group_id, {})
+            if record.offset_of in there:
+                found = self.twice[1].setdefault(record.group_id, set())
+                found.add(record.offset_of)
+                topic = record.offset_of[0]
+                if record.value is None and found >= {at for at in there if at[0] == topic}:
+                    found.add(topic)
+
+    def listed(self, group_id, offsets):
+        """The keys of all offsets, as a reader finds them."""
+        found = self.twice[1].get(group_id, ()) if self.twice[0] == len(self.log) else ()
+        return [at for at in sorted(offsets)
+                for _ in range((1 + (at in found)) * (1 + (at[0] in found)))]  # fmt: skip
+
     def written(self, after):
-        self.state = after
+        self.state = self.last = after
         self.uncommitted = self.held is not None
         if not self.uncommitted:
             self.committed = after
@@ -202,7 +237,7 @@ class Model:
         self.held = [] if self.held is None else self.held
 
     def on_release_commits(self, event):
-        waiting, self.held, self.committed = self.held or [], None, self.state
+        waiting, self.held, self.committed = self.held or [], None, self.last
         self.uncommitted = False
         for name, done in waiting:
             self.cancel(*name)
@@ -217,7 +252,14 @@ class Model:
             task()
 
     def on_group_config(self, event):
-        self.group_config[event["group_id"]] = event.get("config") or {}
+        own = {name: int(value) for name, value in (event.get("config") or {}).items()}
+        if self.release >= (4, 3):
+            for name, value in own.items():
+                kind = name.removeprefix("consumer.")
+                least, most = (int(self.config[f"group.consumer.{end}.{kind}"])
+                               for end in ("min", "max"))  # fmt: skip
+                own[name] = min(max(value, least), most)
+        self.group_config[event["group_id"]] = own
 
     def on_append_raw(self, event):
         value = event.get("value")

@@ -55,12 +55,19 @@ class Reader:
     def tags(self):
         return {self.varint(): self.take(self.varint()) for _ in range(self.varint())}
 
-    def topic_partitions(self):
+    def numbers(self):
+        return self.items(lambda: self.unpack("i"))
+
+    def topic_partitions(self, member_epoch):
+        """Partitions by topic id, each with its epoch, or that of the member."""
+
         def one():
-            topic = self.take(16)
-            numbers = set(self.items(lambda: self.unpack("i")))
-            self.tags()
-            return topic, numbers
+            topic, numbers = self.take(16), self.numbers()
+            tag = self.tags().get(0)
+            epochs = Reader(tag).numbers() if tag and tag != b"\0" else []
+            if len(epochs) != len(numbers):
+                epochs = [max(member_epoch, 0)] * len(numbers)
+            return topic, dict(zip(numbers, epochs, strict=True))
 
         return dict(self.items(one))
 
@@ -100,18 +107,24 @@ def replay_bytes(state, record, position):
         if group is not None:
             group.has_partition_metadata = value is not None
     elif kind == records.TARGET_EPOCH:
-        replay_target_epoch(group_id, None if value is None else value.unpack("i"))(state)
+        epoch, tag = (None, None) if value is None else (value.unpack("i"), value.tags().get(0))
+        at_ms = struct.unpack(">q", tag)[0] if tag else 0
+        replay_target_epoch(group_id, epoch, at_ms)(state)
     elif kind == records.TARGET:
         name = key.short()
-        replay_target(group_id, name, None if value is None else value.topic_partitions())(state)
+        target = None if value is None else {
+            topic: {*partitions} for topic, partitions in value.topic_partitions(0).items()
+        }  # fmt: skip
+        replay_target(group_id, name, target)(state)
     elif kind == records.CURRENT:
         name = key.short()
         member = None
         if value is not None:
             epoch, previous, number = value.unpack("iib")
             number = number if number in (0, 1, 2) else 127
-            member = Member(name, epoch, previous, number, assigned=value.topic_partitions(),
-                            revoking=value.topic_partitions())  # fmt: skip
+            own = epoch if state.release >= (4, 3) else 0
+            member = Member(name, epoch, previous, number, assigned=value.topic_partitions(own),
+                            revoking=value.topic_partitions(own))  # fmt: skip
         replay_current(group_id, name, member)(state)
     elif kind == records.REGEX:
         regex = key.short()

@@ -42,12 +42,22 @@ def key(kind: int, *fields: str | int) -> bytes:
     return out
 
 
-def topic_partitions(assignment) -> bytes:
+def topic_partitions(assignment, *, with_epochs=False) -> bytes:
     return array([
-        topic_id + array([struct.pack(">i", number) for number in sorted(assignment[topic_id])])
-        + b"\0"
+        topic_id + numbers(sorted(assignment[topic_id]))
+        + (tagged(numbers(epoch for _, epoch in sorted(assignment[topic_id].items())))
+           if with_epochs else b"\0")
         for topic_id in sorted(assignment, key=id_order)
     ])  # fmt: skip
+
+
+def numbers(values) -> bytes:
+    return array([struct.pack(">i", value) for value in values])
+
+
+def tagged(data: bytes) -> bytes:
+    """The tagged fields of a structure that has the first one alone."""
+    return b"\1\0" + varint(len(data)) + data
 
 
 def member_value(member) -> bytes:
@@ -63,8 +73,7 @@ def member_value(member) -> bytes:
         compact(name) + varint(len(data) + 1) + data + b"\0"
         for name, data in member.classic.protocols
     ])  # fmt: skip
-    body = b"\x01" + body + b"\0"
-    return out + b"\x01\x00" + varint(len(body)) + body
+    return out + tagged(b"\x01" + body + b"\0")
 
 
 def utf16(text: str) -> bytes:
@@ -76,20 +85,23 @@ def epoch_value(epoch: int, metadata_hash: int) -> bytes:
     out = b"\0\0" + struct.pack(">i", epoch)
     if metadata_hash == 0:
         return out + b"\0"
-    return out + b"\x01\x00\x08" + struct.pack(">q", metadata_hash)
+    return out + tagged(struct.pack(">q", metadata_hash))
 
 
-def target_epoch_value(epoch: int) -> bytes:
-    return b"\0\0" + struct.pack(">i", epoch) + b"\0"
+def target_epoch_value(epoch: int, at_ms: int) -> bytes:
+    out = b"\0\0" + struct.pack(">i", epoch)
+    return out + (tagged(struct.pack(">q", at_ms)) if at_ms else b"\0")
 
 
 def target_value(assignment) -> bytes:
     return b"\0\0" + topic_partitions(assignment) + b"\0"
 
 
-def current_value(member) -> bytes:
+def current_value(member, *, with_epochs) -> bytes:
     out = b"\0\0" + struct.pack(">iib", member.epoch, member.previous_epoch, member.state)
-    return out + topic_partitions(member.assigned) + topic_partitions(member.revoking) + b"\0"
+    for part in (member.assigned, member.revoking):
+        out += topic_partitions(part, with_epochs=with_epochs)
+    return out + b"\0"
 
 
 def regex_value(resolved) -> bytes:
@@ -102,4 +114,5 @@ def offset_value(offset) -> bytes:
         return (struct.pack(">hq", 1, offset.offset) + short(offset.metadata)
                 + struct.pack(">qq", offset.committed_ms, offset.expires_ms))  # fmt: skip
     return (struct.pack(">hqi", 4, offset.offset, offset.leader_epoch) + compact(offset.metadata)
-            + struct.pack(">q", offset.committed_ms) + b"\0")  # fmt: skip
+            + struct.pack(">q", offset.committed_ms)
+            + (tagged(offset.topic_id) if offset.topic_id else b"\0"))  # fmt: skip

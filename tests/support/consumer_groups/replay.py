@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .groups import Group, SimpleGroup
+from .groups import Group, Member, SimpleGroup
 
 
 class Broken(Exception):
@@ -14,7 +14,7 @@ def consumer_group(state, group_id, *, create=False):
     if group is None or (isinstance(group, SimpleGroup) and create):
         if not create:
             return None
-        group = state.groups[group_id] = Group(group_id)
+        group = state.groups[group_id] = Group(group_id, state.release)
     if not isinstance(group, Group):
         raise Broken(f"{group_id} is of another kind")
     return group
@@ -32,7 +32,9 @@ def replay_member(group_id, member_id, member):
             if was is None:
                 kept = {"epoch": 0, "previous_epoch": -1, "state": 0, "assigned": {},
                         "revoking": {}}  # fmt: skip
-            group.members[member_id] = member.changed(**kept)
+            put(group, was, member.changed(**kept))
+            if state.release >= (4, 4) and was is not None:
+                group.instances.pop(was.instance_id, None)
             if member.instance_id is not None:
                 group.instances[member.instance_id] = member_id
             group.homogeneous = group.is_homogeneous()
@@ -44,9 +46,7 @@ def replay_member(group_id, member_id, member):
             raise Broken("a member goes before its assignment")
         if member_id in group.target:
             raise Broken("a member goes before its target")
-        gone = group.members.pop(member_id)
-        if gone.instance_id is not None and group.instances.get(gone.instance_id) == member_id:
-            del group.instances[gone.instance_id]
+        group.instances.pop(group.members.pop(member_id).instance_id, None)
         group.homogeneous = group.is_homogeneous()
 
     return apply
@@ -62,27 +62,22 @@ def replay_current(group_id, member_id, member):
             if member is None:
                 return
             was = member.changed(client_id="", client_host="")
-        if member is None:
-            group.members[member_id] = was.changed(epoch=-1, previous_epoch=-1, assigned={},
-                                                   revoking={}, state=0)  # fmt: skip
-        else:
-            group.members[member_id] = was.changed(
-                epoch=member.epoch, previous_epoch=member.previous_epoch, state=member.state,
-                assigned=member.assigned, revoking=member.revoking)  # fmt: skip
-            taken = owned_by_others(group, member_id)
-            for held in (member.assigned, member.revoking):
-                for topic, partitions in held.items():
-                    if any((topic, p) in taken for p in partitions):
-                        raise Broken("a partition has two owners")
+        now = member or Member(member_id, epoch=-1)
+        put(group, group.members.get(member_id), was.changed(
+            epoch=now.epoch, previous_epoch=now.previous_epoch, state=now.state,
+            assigned=now.assigned, revoking=now.revoking))  # fmt: skip
         group.homogeneous = group.is_homogeneous()
 
     return apply
 
 
-def owned_by_others(group, member_id):
-    return {(topic, p) for m in group.members.values() if m.id != member_id
-            for held in (m.assigned, m.revoking) for topic, ps in held.items()
-            for p in ps}  # fmt: skip
+def put(group, was, member):
+    """Let a member be as a record has it."""
+    group.members[member.id] = member
+    if was is not None:
+        group.release_all(was)
+    if not group.own_all(member):
+        raise Broken("a partition has two owners")
 
 
 def replay_epoch(group_id, value):
@@ -114,17 +109,14 @@ def replay_target(group_id, member_id, target):
     return apply
 
 
-def replay_target_epoch(group_id, epoch):
+def replay_target_epoch(group_id, epoch, at_ms=0):
     def apply(state):
         group = consumer_group(state, group_id, create=epoch is not None)
         if group is None:
             return
-        if epoch is None:
-            if group.target:
-                raise Broken("a target epoch goes before its targets")
-            group.target_epoch = -1
-        else:
-            group.target_epoch = epoch
+        if epoch is None and group.target:
+            raise Broken("a target epoch goes before its targets")
+        group.target_epoch, group.target_ms = (-1, 0) if epoch is None else (epoch, at_ms)
 
     return apply
 
