@@ -2,10 +2,10 @@
 
 A file that a user names may be endless (``/dev/zero``) or of another kind than intended. So a file
 that is parsed as a whole has a maximum size, and a file that is read line by line a maximum length
-of its lines. A pipe, as of ``<(command)``, is read as a file is. A file that nobody has named, as
-in the folder of a log, has to be regular. Text may be compressed by gzip or zstd, and in UTF-8 or,
-after a byte order mark, UTF-16: the first bytes decide, whatever the file's name. Errors do not
-contain the path: callers add it.
+of its lines. A pipe, as of ``<(command)``, is read like a file. Files that the user did not name,
+such as those in the folder of a log, have to be regular. Text may be compressed by gzip or zstd,
+and in UTF-8 or, after a byte order mark, UTF-16: the first bytes decide, whatever the file's name.
+Errors do not contain the path: callers add it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def open_regular(path: str | Path) -> io.BufferedReader:
 def regular_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
     """Open a file as ``os.open``; raise OSError if it is not regular.
 
-    A pipe, a device or a socket in the place of a file is not waited for.
+    Pipes, devices and sockets in its place do not block.
     """
     number = os.open(path, flags | os.O_NONBLOCK, mode)
     if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -140,7 +140,7 @@ def open_lines(path: Path, errors: str = "strict") -> Iterator[Iterator[str]]:
 
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[io.BufferedReader[Any]]:
-    """Open a file without its compression; turn what shows that it is not text into NotText."""
+    """Open a file without its compression; raise NotText for bytes that are not text."""
     with open(path, "rb") as file:
         start = file.peek(len(ZSTD_MAGIC))
         try:

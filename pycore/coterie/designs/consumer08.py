@@ -34,6 +34,9 @@ from coterie.designs.consumer08_registration import Unreadable
 from coterie.designs.times import Times
 from coterie.designs.zookeeper import ZooKeeper, ZooKeeperError
 
+Note = Callable[..., None]  # takes what happened to a consumer
+
+
 # A consumer's fetchers: they follow the leaders of its partitions and consume messages.
 #
 # Every message is consumed as soon as it is appended. Source: 0.8.2.2's ``ConsumerFetcherManager``:
@@ -368,7 +371,7 @@ class Rebalancer:
         fetchers: Fetchers,
         offsets: OffsetClient,
         claim_ms: int,
-        note: Callable[..., None],
+        note: Note,
     ) -> None:
         self.counts = ConsumerCounts()
         self.lock = Lock()
@@ -517,7 +520,6 @@ class Rebalancer:
 
 START_ERROR = "kafka.common.ConsumerRebalanceFailedException"
 ZK_ERROR = "org.I0Itec.zkclient.exception.ZkException"
-Note = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
