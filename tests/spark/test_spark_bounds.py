@@ -36,7 +36,7 @@ def segment(partition=0, size=100, compression=None, path="x.log"):
 def report(number, *positions, stopped=False):
     """What a worker says about a partition with faults at these positions."""
     faults = [Fault(f"p-{number}", at, 0, "crc", None, "bad") for at in positions]
-    return merging.ABOUT, pack(merging.ABOUT, (number, Read((), {}, faults), 0, stopped))
+    return merging.ABOUT, pack(merging.ABOUT, (number, Read((), {}, faults, {}), 0, stopped))
 
 
 def test_a_replay_that_stops_names_the_first_fault_of_the_first_partition_that_has_one():

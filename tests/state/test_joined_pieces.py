@@ -72,9 +72,11 @@ def test_a_summary_has_the_sums_of_all_pieces_and_each_file_once():
 
     whole = [piece("a", 0, 11, 2, 5, 0), piece("a", 11, 13, 3, 7, 5), piece("b", 0, 17, 4, 9, 12)]
     cleaned = [piece("c", 0, 19, 6, 23, 4)]
-    reads = {3: Read(whole, {77: 1, 78: 2}, ["one"]), 8: Read(cleaned, {78: 4}, ["two", "three"])}
+    reads = {3: Read(whole, {77: 1, 78: 2}, ["one"], {})}
+    reads[8] = Read(cleaned, {78: 4}, ["two", "three"], {"key": 7})
     summary = summarize(reads, 29, ("aside",))
     assert (summary.files, summary.bytes, summary.batches, summary.records) == (3, 60, 15, 44)
     assert (summary.groups, summary.partitions, summary.passed_over) == (29, 2, ("aside",))
     assert (summary.unknown_versions, summary.faults) == ({77: 1, 78: 6}, ("one", "two", "three"))
+    assert (summary.more_faults, summary.fault_count) == ({"key": 7}, 10)
     assert (summary.trusted_from_ms, summary.pieces) == ({8: 90}, {3: whole, 8: cleaned})

@@ -215,7 +215,7 @@ def fold_logs(logs: Logs, at_ms: int | None) -> PartialState:
         state = scan_state(listing, ScanOptions(at_ms=at_ms), progress)
         notes = end_in_log_order(state, listing)
     say_each(notes)
-    faults = sum(len(fold.faults) for fold in state.partitions.values())
+    faults = sum(fold.fault_count for fold in state.partitions.values())
     say_faults(faults)
     return state
 

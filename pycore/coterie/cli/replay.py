@@ -131,13 +131,14 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
     lines = [
         f"{count(summary.files, 'file')}, {size(summary.bytes)}: "
         f"{count(summary.batches, 'batch', 'batches')}, {count(summary.records, 'record')}, "
-        f"{count(summary.groups, 'group')}, {count(len(summary.faults), 'fault')}; "
+        f"{count(summary.groups, 'group')}, {count(summary.fault_count, 'fault')}; "
         f"{seconds:.1f} s, {rate:,.0f} records/s, {size(summary.bytes / max(seconds, 1e-9))}/s"
     ]
-    lines += [f"fault: {fault_line(fault)}" for fault in summary.faults[:FAULTS_SHOWN]]
-    if len(summary.faults) > FAULTS_SHOWN:
-        rest = len(summary.faults) - FAULTS_SHOWN
-        lines.append(f"fault: and {rest:,} more: see the table faults, or coterie verify")
+    shown = summary.faults[:FAULTS_SHOWN]
+    lines += [f"fault: {fault_line(fault)}" for fault in shown]
+    if rest := summary.fault_count - len(shown):
+        where = "coterie verify" if summary.more_faults else "the table faults, or coterie verify"
+        lines.append(f"fault: and {rest:,} more: see {where}")
     for version, number in summary.unknown_versions.items():
         lines.append(f"key version {version}: {count(number, 'record')} passed over")
     lines += left_alone(summary.passed_over)

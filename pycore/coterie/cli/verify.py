@@ -130,6 +130,7 @@ def segment_faults(segment: Segment, data: memoryview, hints: Hints) -> Iterator
     at, expected = 0, -1
     while at < len(data):
         fold = ScanOptions().new_fold()
+        fold.faults_max = sys.maxsize
         at += fold.scan(
             data[at:],
             file=segment.name,

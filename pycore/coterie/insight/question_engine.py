@@ -144,7 +144,7 @@ def rows_of(view: PartitionView, question: Question, parameters: Any) -> Iterato
 def partition_answer(view: PartitionView, question: Question, parameters: Any) -> PartitionAnswer:
     rows = list(rows_of(view, question, parameters))
     present_groups = frozenset(view.group_ids)
-    faults = len(view.fold.faults)
+    faults = view.fold.fault_count
     return PartitionAnswer(
         view.number,
         rows,

@@ -170,7 +170,7 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
     census = details.census
     whole.partitions += 1
     whole.records += census.records
-    whole.faults += len(view.fold.faults)
+    whole.faults += view.fold.fault_count
     if census.until_ms >= 0:
         whole.from_ms = least(whole.from_ms, census.from_ms)
         whole.until_ms = -least(negated(whole.until_ms), -census.until_ms)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.state.faults import fault_line
+from coterie.state.faults import fault_line, known_faults
 from coterie.state.history import COMMIT_FIELDS, commit_rows
 from coterie.state.partial import PartialState
 
@@ -70,5 +70,5 @@ def partition_rows(state: PartialState) -> Iterator[dict[str, Any]]:
             "log_start_offset": full[0].first_offset if full else 0,
             "log_end_offset": full[-1].last_offset + 1 if full else 0,
             "bytes": sum(piece.bytes for piece in fold.segments),
-            "messages": [fault_line(fault) for fault in fold.faults],
+            "messages": [fault_line(fault) for fault in known_faults(fold)],
         }

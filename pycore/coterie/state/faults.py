@@ -1,8 +1,18 @@
-"""A fault of a log as one line of text."""
+"""The faults of a log: all that a state knows of them, and one as a line of text."""
 
 from __future__ import annotations
 
-from coterie._core.fold.fold_state import Fault
+from collections.abc import Iterator
+
+from coterie._core.fold.fold_state import Fault, FoldState
+
+
+def known_faults(fold: FoldState) -> Iterator[Fault]:
+    """Yield the faults of a partition; the last ones count, by kind, those that it has no more."""
+    yield from fold.faults
+    for kind, count in sorted(fold.more_faults.items()):
+        detail = f"and {count:,} more of this kind: coterie verify lists them"
+        yield Fault(fold.faults[-1].file, None, None, kind, None, detail)
 
 
 def fault_line(fault: Fault) -> str:

@@ -75,6 +75,7 @@ class Tables:
 
         ``orders``: ``state.in_several_partitions()``.
         """
+        from coterie.state.faults import known_faults
         from coterie.state.tables import faults_table, fold_tables
 
         groups = 0
@@ -84,7 +85,7 @@ class Tables:
             for name, table in tables.items():
                 self.put(name, table)
         for number in state.numbers():
-            self.put("faults", faults_table(number, state.partitions[number].faults))
+            self.put("faults", faults_table(number, known_faults(state.partitions[number])))
         return groups
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import pkgutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +85,8 @@ class Summary:
 
     ``trusted_from_ms`` has the compacted partitions: the time, epoch ms, since which the state is
     complete. ``pieces`` are the pieces of each partition, in log order. ``notes`` are lines about
-    groups in several partitions of the topic.
+    groups in several partitions of the topic. ``more_faults`` counts by kind the faults that are
+    not in ``faults``, which has the first 10,000 of each partition.
     """
 
     files: int
@@ -99,6 +101,12 @@ class Summary:
     passed_over: tuple[str, ...] = ()
     pieces: dict[int | None, Sequence[Scanned]] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
+    more_faults: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def fault_count(self) -> int:
+        """The number of all faults."""
+        return len(self.faults) + sum(self.more_faults.values())
 
 
 class Progress(Protocol):
@@ -205,12 +213,16 @@ class Read(NamedTuple):
     segments: Sequence[Scanned]
     unknown: Mapping[int, int]
     faults: Sequence[Fault]
+    more_faults: Mapping[str, int]
 
 
 def read_of(state: PartialState) -> dict[int | None, Read]:
     """Return a :class:`Read` for each partition, in order of their numbers."""
     folds = {number: state.partitions[number] for number in state.numbers()}
-    return {n: Read(fold.segments, fold.unknown, fold.faults) for n, fold in folds.items()}
+    return {
+        n: Read(fold.segments, fold.unknown, fold.faults, fold.more_faults)
+        for n, fold in folds.items()
+    }
 
 
 def summarize(
@@ -219,10 +231,11 @@ def summarize(
     passed_over: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Summary:
-    unknown: dict[int, int] = {}
+    unknown: Counter[int] = Counter()
+    more_faults: Counter[str] = Counter()
     for read in partitions.values():
-        for version, count in read.unknown.items():
-            unknown[version] = unknown.get(version, 0) + count
+        unknown.update(read.unknown)
+        more_faults.update(read.more_faults)
     trust = {number: trusted_from(read.segments) for number, read in partitions.items()}
     pieces = [piece for read in partitions.values() for piece in read.segments]
     return Summary(
@@ -238,4 +251,5 @@ def summarize(
         passed_over=passed_over,
         pieces={number: read.segments for number, read in partitions.items()},
         notes=notes,
+        more_faults=dict(more_faults),
     )

@@ -249,7 +249,7 @@ def part_of(
             for key, record in newer.items()
             if (decode_utf8(group_of_newer(key)) in names) == inside
         },
-        *({}, [], [], None, fold.seq, False, False, False, of_4x),
+        *({}, ([], {}), [], None, fold.seq, False, False, False, of_4x),
     )
     restore(part, state)
     settle_removed(part, of_4x)

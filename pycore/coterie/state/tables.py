@@ -17,6 +17,7 @@ from coterie._core.fold import fold as partial
 from coterie._core.fold.history import Generation
 from coterie.base.arrow_text import slices, to_text
 from coterie.state.consumer_protocol_groups import name_topics
+from coterie.state.faults import known_faults
 from coterie.state.history import commits_table
 from coterie.state.rows import head_rows, pending_by_group
 from coterie.state.schemas import SCHEMAS
@@ -49,7 +50,7 @@ def state_tables(
         if number in joined:
             for name, table in fold_tables(number, fold, joined=joined[number]).items():
                 parts[name].append(table)
-        parts["faults"].append(faults_table(number, fold.faults))
+        parts["faults"].append(faults_table(number, known_faults(fold)))
         if fold.history is not None:
             for rows in (fold.history, fold.history.pending()):
                 parts["commits"].append(commits_table(number, rows).cast(SCHEMAS["commits"]()))

@@ -85,7 +85,7 @@ class Replay(Mapping[str, "DataFrame"]):
     def __repr__(self) -> str:
         read = self.summary
         return (
-            f"<Replay of {read.records} records, {read.groups} groups, {len(read.faults)} faults:"
+            f"<Replay of {read.records} records, {read.groups} groups, {read.fault_count} faults:"
             f" tables {', '.join(self._tables)}>"
         )
 

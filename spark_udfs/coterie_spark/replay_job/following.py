@@ -21,6 +21,7 @@ from coterie.base.atomic_file import atomic_write
 from coterie.base.user_files import open_regular, read_regular
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
+from coterie.state.faults import known_faults
 from coterie.state.partial import PartialState, merge
 from coterie.state.replay_pieces import join_pieces
 from coterie.state.schemas import SCHEMAS
@@ -68,11 +69,12 @@ class FollowedPartition(merging.PartitionMerge):
         assert self.state is not None  # stored, or made by the first piece
         fold = self.state.partitions[self.partition]
         tables = fold_tables(self.partition, fold, self.begun)
-        tables["faults"] = faults_table(self.partition, fold.faults)
+        tables["faults"] = faults_table(self.partition, known_faults(fold))
         for name, table in tables.items():
             yield from self.put_table(name, table)
         yield self.put_groups(fold, tables["groups"].num_rows)
         fold.faults.clear()
+        fold.more_faults.clear()
         for log in fold.groups.values():
             log.changes.clear()
         fold.segments[:] = join_pieces(fold.segments)

@@ -102,6 +102,7 @@ class PartitionMerge:
             fold.history.clear()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
+        from coterie.state.faults import known_faults
         from coterie.state.tables import faults_table, fold_tables
 
         assert self.state is not None  # made by the first piece
@@ -115,13 +116,14 @@ class PartitionMerge:
                 yield self.put(STATE, body[start : start + CHUNK_BYTES])
         else:
             tables = {} if fold.failed else fold_tables(self.partition, fold)
-            tables["faults"] = faults_table(self.partition, fold.faults)
+            tables["faults"] = faults_table(self.partition, known_faults(fold))
             groups = tables["groups"].num_rows if tables.get("groups") else 0
             for name, table in tables.items():
                 yield from self.put_table(name, table)
             if not fold.failed:
                 yield self.put_groups(fold, groups)
-        read = Read(join_pieces(fold.segments), dict(fold.unknown), list(fold.faults))
+        faults = list(fold.faults), dict(fold.more_faults)
+        read = Read(join_pieces(fold.segments), dict(fold.unknown), *faults)
         about = pack(ABOUT, (self.partition, read, groups, bool(fold.stopped)))
         yield self.put(ABOUT, about)
 

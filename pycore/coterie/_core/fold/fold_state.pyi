@@ -126,6 +126,10 @@ class FoldState:
     unknown: dict[int, int]
     """Records of unknown key versions, counted by version."""
     faults: list[Fault]
+    """The first ``faults_max`` of them."""
+    more_faults: dict[str, int]
+    """The faults behind these, counted by kind."""
+    faults_max: int
     segments: list[Scanned]
     """The scanned pieces, in log order."""
     history: History | None
@@ -152,6 +156,9 @@ class FoldState:
     @property
     def follows_4x(self) -> bool:
         """Whether a tombstone removes pending commits, as in Kafka 4.x."""
+    @property
+    def fault_count(self) -> int:
+        """Number of all faults."""
     @property
     def key_count(self) -> int:
         """How many keys (group, topic, partition) were seen."""

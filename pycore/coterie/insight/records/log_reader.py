@@ -146,6 +146,7 @@ class SurveyedLog:
         log = SurveyedLog(self.segments, self.options, self.read_segment_bytes, cut)
         log.fold.segments[:] = self.fold.segments
         log.fold.faults[:] = self.fold.faults
+        log.fold.more_faults.update(self.fold.more_faults)
         log.fold.has_records_of_4x = self.fold.has_records_of_4x
         return log
 

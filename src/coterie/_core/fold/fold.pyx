@@ -29,6 +29,7 @@ from coterie._core.fold.commit_queue cimport (
 from coterie._core.fold.deferred_groups cimport MAX_DEFERRED, deferred_put, only_group_metadata
 from coterie._core.fold.fold_state cimport (
     ALL_MATCH, LOAD, NONE_MATCH, RECOVER, BatchMatch, FoldState, add_fault, add_pending_commit,
+    count_faults,
     apply_committed, end_transaction, excludes, follows_4x, match_batch, producer_of, set_history)
 from coterie._core.fold.fold_state import Committed, Producer, Scanned
 from coterie._core.fold.history cimport (
@@ -571,7 +572,7 @@ def dump(FoldState fold not None):
     if fold.tracks != NULL:
         tracks = fold.tracks.ordinal, dump_tracks(fold.tracks, &fold.table), fold.group_records
     return (entry_columns(fold, True), tracks, producers, fold.groups, fold.newer, fold.unknown,
-            fold.faults, fold.segments,
+            (fold.faults, fold.more_faults), fold.segments,
             None if fold.history is None else dump_history(fold.history), fold.seq, fold.failed,
             fold.cut, fold.stopped, fold.has_records_of_4x)
 
@@ -582,9 +583,9 @@ def restore(FoldState fold not None, tuple state not None):
     try:
         if fold.table.count:
             raise CoterieError("a partial state can only be restored into an empty fold")
-        (columns, tracks, producers, fold.groups, fold.newer, fold.unknown, fold.faults,
-         fold.segments, history, fold.seq, fold.failed, fold.cut, fold.stopped,
-         fold.has_records_of_4x) = state
+        (columns, tracks, producers, fold.groups, fold.newer, fold.unknown,
+         (fold.faults, fold.more_faults), fold.segments, history, fold.seq, fold.failed, fold.cut,
+         fold.stopped, fold.has_records_of_4x) = state
         set_history(fold, None if history is None else restore_history(history))
         if (tracks is None) != (fold.tracks == NULL):
             raise CorruptData("a partial state tracks keys and the fold does not, or the reverse")
@@ -772,13 +773,24 @@ cdef int absorb_state(FoldState fold, FoldState later) except -1:
     fold.newer.update(later.newer)
     for version, count in later.unknown.items():
         fold.unknown[version] = fold.unknown.get(version, 0) + count
-    fold.faults.extend(later.faults)
+    absorb_faults(fold, later)
     fold.has_records_of_4x = fold.has_records_of_4x or later.has_records_of_4x
     fold.segments.extend(later.segments)
     fold.seq = shift + later.seq
     fold.failed = later.failed
     fold.cut = later.cut
     fold.stopped = later.stopped
+    return 0
+
+
+cdef int absorb_faults(FoldState fold, FoldState later) except -1:
+    """Add the faults of a later state: the first ones as they are, the others to the counts."""
+    cdef Py_ssize_t left = max(fold.faults_max - len(fold.faults), 0)
+    fold.faults.extend(later.faults[:left])
+    for fault in later.faults[left:]:
+        count_faults(fold, fault.kind, 1)
+    for kind, count in later.more_faults.items():
+        count_faults(fold, kind, count)
     return 0
 
 

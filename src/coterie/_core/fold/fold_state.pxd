@@ -90,7 +90,9 @@ cdef class FoldState:
     cdef readonly dict newer             # whole key -> (value or None, log offset, timestamp)
     cdef public bint has_records_of_4x   # which only Kafka 4.x writes, of any group and time
     cdef readonly dict unknown           # unknown key version -> count
-    cdef readonly list faults            # of Fault
+    cdef readonly list faults            # of Fault: the first ones
+    cdef readonly dict more_faults       # kind -> count of those behind them
+    cdef public Py_ssize_t faults_max    # of `faults`
     cdef readonly list segments          # of Scanned
     cdef readonly History history        # or None
     cdef readonly Survey survey          # or None
@@ -107,5 +109,6 @@ cdef class FoldState:
 # Whether a tombstone removes pending commits.
 cdef bint follows_4x(FoldState fold) noexcept
 cdef void set_history(FoldState fold, History history) noexcept
+cdef int count_faults(FoldState fold, str kind, object count) except -1
 cdef int add_fault(FoldState fold, int kind, const Batch* batch, object offset,
                    str detail) except -1

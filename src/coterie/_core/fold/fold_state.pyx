@@ -26,6 +26,8 @@ from coterie._core.fold.record_kind cimport (
 
 from coterie.errors import ArgumentError
 
+FAULTS_MAX = 10_000  # of a partition, 270 bytes each; those behind them are counted
+
 
 # ---- producers -----------------------------------------------------------------------------------
 # The transactions of each producer in a piece of log: what is pending, and the first marker.
@@ -279,6 +281,7 @@ cdef class FoldState:
         filter_add(&self.group_filter, self.only or ())
         self.producers, self.groups, self.newer, self.unknown = {}, {}, {}, {}
         self.faults, self.segments = [], []
+        self.more_faults, self.faults_max = {}, FAULTS_MAX
         set_history(self, History() if history else None)
         self.survey = Survey() if survey else None
         self.expected_offset = -1
@@ -298,6 +301,11 @@ cdef class FoldState:
     def follows_4x(self):
         """Whether a tombstone removes pending commits, as in Kafka 4.x."""
         return bool(follows_4x(self))
+
+    @property
+    def fault_count(self):
+        """Number of all faults."""
+        return len(self.faults) + sum(self.more_faults.values())
 
     @property
     def key_count(self):
@@ -321,14 +329,23 @@ cdef void set_history(FoldState fold, History history) noexcept:
     fold.buffer = NULL if history is None else &history.buffer
 
 
+cdef int count_faults(FoldState fold, str kind, object count) except -1:
+    """Count faults that have no place in the list, which is bounded."""
+    fold.more_faults[kind] = fold.more_faults.get(kind, 0) + count
+    return 0
+
+
 cdef int add_fault(FoldState fold, int kind, const Batch* batch, object offset,
                    str detail) except -1:
     """Report a fault, and end the fold if its option says so."""
     base = None
     if plausible_base(kind, batch.base_offset, fold.expected_offset):
         base = batch.base_offset
-    fold.faults.append(Fault(fold.file, fold.base_position + batch.position, base, KINDS[kind],
-                             offset, detail))
+    if len(fold.faults) < fold.faults_max:
+        fold.faults.append(Fault(fold.file, fold.base_position + batch.position, base,
+                                 KINDS[kind], offset, detail))
+    else:
+        count_faults(fold, KINDS[kind], 1)
     if fold.on_fault == STOP:
         fold.stopped = True
     elif fold.on_fault == LOAD or (fold.on_fault == RECOVER and not fold.cut):
