@@ -112,8 +112,8 @@ EMPTY = {"of": history(state(consumer("t")), state(since_ms=-90_000)), "first": 
         (-59_000, 1_000, "removed", "expired or deleted 60.0 s after their last commit"),
         (0, 0, "offsets_deleted", "deleted by a tool or with their topic, not expired: "
          "0.0 s after their last commit, and the least retention is 1 min"),
-        (1, 0, "removed", "expired or deleted at a time that the log does not show"),
-        (None, 0, "removed", "expired or deleted at a time that the log does not show"),
+        (1, 0, "removed", "expired or deleted an unknown time after their last commit"),
+        (None, 0, "removed", "expired or deleted an unknown time after their last commit"),
     ],
 )  # fmt: skip
 def test_offsets_do_not_expire_within_the_least_retention(committed_ms, lasted_ms, what, text):

@@ -8,7 +8,7 @@ from coterie.insight.questions import explain
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_batch
-from support.commandline import coterie_ok
+from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN, log, records
 from support.insight.lives import commit, life, member, written
 from support.log_writer import batch, commit_key, commit_value
@@ -44,6 +44,15 @@ def test_a_jump_forward_while_the_group_is_empty_is_reported_too(tmp_path):
     lives = [life(1, 1, member("a")), commit(2, {0: 40}), life(3, 2), commit(5, {0: 90})]
     (row,) = rows_of(written(tmp_path, *lives), "reset", "rewind")
     assert row["cause"] == f"1 offset set forward: t-0 40 to 90; {OUTSIDE}"
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_generation_shows_members_that_left_before_the_log_begins(missing, tmp_path):
+    lives = [life(1, 1, member("a")), commit(2, {0: 40}), life(3, 2), commit(5, {0: 40})]
+    folder = written(tmp_path, *lives[missing:], commit(9, {0: 9_000}))
+    cause = [row["cause"] for row in rows_of(folder, "reset", "rewind")][-1]
+    assert cause == f"1 offset set forward: t-0 40 to 9000; {OUTSIDE}"
+    assert "skip,g,0,t,0" in coterie("audit", folder, "--format", "csv").stdout
 
 
 def test_a_commit_that_goes_back_while_there_are_members_is_theirs(tmp_path):

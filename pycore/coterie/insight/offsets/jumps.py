@@ -89,7 +89,8 @@ class OutsideSpans:
             )
             had_members, without = False, []
             for event in events:
-                had_members = had_members or bool(event["member_count"])
+                # Only members begin a generation, also those that left before the log begins.
+                had_members = had_members or bool(event["member_count"] or event["generation"])
                 known = view.is_complete_at(event["timestamp"])
                 without.append(had_members and known and not event["member_count"])
             if any(without):

@@ -361,7 +361,7 @@ class PartitionTimelines:
                 yield from span.resets.rows(who, had_members and who == OUTSIDE)
             if event is not None:
                 who = MEMBERS if event["member_count"] else OUTSIDE
-                had_members = had_members or who == MEMBERS
+                had_members = had_members or who == MEMBERS or bool(event["generation"])
 
     def begins_complete(self, span: Span, event: Row | None) -> bool:
         """Whether the log is complete from the beginning of a span on."""

@@ -237,7 +237,7 @@ def elapsed(removal: Removal, before: GroupBefore, ways: Sequence[Way]) -> tuple
     if empty_ms is not None and all(way.rule in ("empty_since", UNKNOWN) for way in ways):
         base_ms, event = empty_ms, "the group became empty"
     if base_ms < 0 or removal.until_ms < base_ms:
-        return "at a time that the log does not show", None
+        return "an unknown time after their last commit", None
     elapsed_ms = removal.until_ms - base_ms
     text = f"{duration(elapsed_ms)} after {event}"
     if elapsed_ms >= MIN_RETENTION_MS:
