@@ -210,6 +210,108 @@ def test_a_quiet_day_has_no_alert(promtool):
     promtool((quiet, {**hours, **dict.fromkeys((10, 661, 671, 721, 724, 732), NO_ALERT)}))
 
 
+H = '{consumergroup="h"}'
+STARTED = "stale _x3"  # the watcher is started again
+OTHERWISE = {  # alert -> series of a first incident of another form, the minute of the alert
+    # scrapes are missing meanwhile
+    "ConsumerGroupRebalancesOften": ({REBALANCES + GROUP: "0x5 1 _ 3 _ _ 6x30"}, 11),
+    "ConsumerGroupCrashLoop": (
+        {
+            EVICTED: f"_x2 1x9 {STARTED} 1x2 2x4 3x30",
+            WATCHER: f"1x12 {STARTED} 1x40",
+            DEPARTURES.replace('"g"', '"h"') % "eviction": f"5x12 {STARTED} 5x40",
+        },
+        25,
+    ),
+    # a watcher begins with both groups, which have a past
+    "ConsumerGroupMembersEvicted": (
+        {EVICTED: "_x2 3x9 4x40", EVICTED.replace('"g"', '"h"'): "_x2 7x50", WATCHER: "_x2 1x50"},
+        12,
+    ),
+    "ConsumerGroupWithoutMembers": (  # back after a day, without members
+        {
+            MEMBERS + '{consumergroup="g",job="j"}': "2x5 stale _x1440 0x30",
+            DEPARTURES % "clean close": "0x5 stale _x1440 2x30",
+            SINCE + GROUP: "5x5 stale _x1440 80000+60x30",
+            MEMBERS + '{consumergroup="h",job="j"}': "2x5 stale _x1440 2x30",
+        },
+        1464,
+    ),
+    "ConsumerGroupRewound": (
+        {REWINDS: f"0x5 {STARTED} 2x30", WATCHER: f"1x5 {STARTED} 1x30"},
+        10,
+    ),
+    "ConsumerGroupSkippedRecords": (
+        {SKIPPED: "0x5 stale _x20 2016x30", WATCHER: "1x5 stale _x20 1x30"},
+        28,
+    ),
+    "ConsumerGroupLagGrows": (
+        {
+            LAG + '{consumergroup="g",topic="t",partition="0"}': "0x8 2000x3 _x3 5000x60",
+            LAG + '{consumergroup="h",topic="t",partition="0"}': "_x8 9000-100x60",
+        },
+        23,
+    ),
+    "ConsumerGroupPartitionsStall": (
+        {
+            "coterie_consumergroup_stalled_partitions" + GROUP: "0x5 _x3 2x2 _ 2x60",
+            "coterie_consumergroup_stalled_partitions" + H: "0x3 1x3 0x60",
+        },
+        15,
+    ),
+    "ConsumerGroupTransactionOpen": ({OPEN + GROUP: f"_ 60x5 {STARTED} 60x60"}, 17),
+    "ConsumerGroupStoppedCommitting": (
+        {
+            SINCE + GROUP: f"0+60x10 {STARTED} 840+60x60",
+            MEMBERS + GROUP: f"1x10 {STARTED} 1x60",
+            SINCE + H: "0+60x60",
+            MEMBERS + H: "0x60",
+        },
+        22,
+    ),
+    "CoterieWatchFails": ({"coterie_watch_failures": "0x8 1x2 _x2 1x30"}, 14),
+    "CoterieWatchBehind": ({"coterie_watch_behind_bytes": f"{STARTED} 200000000x30"}, 10),
+}
+
+
+def test_each_alert_fires_at_a_first_incident_of_another_form(promtool):
+    assert sorted(OTHERWISE) == sorted(FIRST)
+    others = dict.fromkeys(FIRST, ())
+    crashing = {"ConsumerGroupMembersEvicted": alert("ConsumerGroupMembersEvicted")}
+    cases = {}  # interval of the evaluation -> cases
+    for name, (series, minute) in OTHERWISE.items():
+        also = crashing if name == "ConsumerGroupCrashLoop" else {}
+        fires = {minute: others | also | {name: alert(name)}, 1: others}
+        cases.setdefault("1m" if minute < 60 else "6m", []).append((series, fires))
+    for every, some in cases.items():
+        promtool(*some, every=every)
+
+
+def test_a_day_with_a_planned_roll_of_consumers_and_watcher_has_no_alert(promtool):
+    """The members restart one by one, and so does the watcher; a job with a backlog appears."""
+    lag = LAG + '{consumergroup="%s",topic="t",partition="0"}'
+    again = f"x300 {STARTED} "
+    day = {
+        REBALANCES + GROUP: f"40{again}40x20 41x2 42x9 43x2 44x9 45x2 46x300",
+        DEPARTURES % "clean close": f"6{again}6x20 7x11 8x11 9x300",
+        DEPARTURES % "eviction": f"2{again}2x400",
+        REWINDS: f"1{again}1x400",
+        SKIPPED: f"9{again}9x400",
+        MEMBERS + GROUP: f"3{again}3x20 2x2 3x9 2x2 3x9 2x2 3x300",
+        SINCE + GROUP: f"5{again}5x20 5+60x2 5x400",
+        lag % "g": f"20{again}20x20 900 1800 600 20x400",
+        lag % "job": "_x330 90000-500x170 0x400",
+        MEMBERS + '{consumergroup="job"}': "_x330 2x300",
+        SINCE + '{consumergroup="job"}': "_x330 5x300",
+        OPEN + GROUP: "_x310 18600x3 stale",
+        "coterie_watch_failures": f"0{again}1x2 0x400",
+        "coterie_watch_behind_bytes": f"0{again}300000000x2 0x400",
+        WATCHER: f"1{again}1x400",
+    }
+    minutes = [*range(0, 300, 60), *range(300, 400), *range(400, 620, 20)]
+    promtool((day, dict.fromkeys(minutes, NO_ALERT)))
+
+
 def test_a_group_that_lost_its_members_before_it_was_seen_is_without_them(promtool):
     job = '{consumergroup="g",job="j"}'
     dead = {MEMBERS + job: "_x8 0x60", SINCE + GROUP: "_x8 20+60x60", EVICTED: "_x8 1x60"}
