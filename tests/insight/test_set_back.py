@@ -12,6 +12,7 @@ from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN, log, records
 from support.insight.lives import commit, life, member, written
 from support.log_writer import batch, commit_key, commit_value
+from support.segment_cutter import in_small_segments
 
 INCIDENTS = GOLDEN / "incidents"
 OUTSIDE = "by a tool or a consumer outside of the group: it had no members"
@@ -53,6 +54,23 @@ def test_a_generation_shows_members_that_left_before_the_log_begins(missing, tmp
     cause = [row["cause"] for row in rows_of(folder, "reset", "rewind")][-1]
     assert cause == f"1 offset set forward: t-0 40 to 9000; {OUTSIDE}"
     assert "skip,g,0,t,0" in coterie("audit", folder, "--format", "csv").stdout
+
+
+@pytest.mark.parametrize("incident", ["loops", "reset-while-empty"])
+def test_who_set_offsets_back_stays_true_without_the_first_segment(incident, tmp_path):
+    whole = INCIDENTS / incident / "log"
+    known = {who_of(row) for row in rows_of(whole, "reset", "rewind")}
+    folder = in_small_segments(whole, tmp_path, 5)
+    for partition in folder.iterdir():
+        min(partition.iterdir()).unlink()
+    found = {who_of(row) for row in rows_of(folder, "reset", "rewind")}
+    unknown = "the log does not tell whether the group had members"
+    assert {place for place, who in found - known if who != unknown} == set()
+    assert found
+
+
+def who_of(row):
+    return (row["group_id"], row["log_offset"]), row["cause"].rpartition("; ")[2]
 
 
 def test_a_commit_that_goes_back_while_there_are_members_is_theirs(tmp_path):

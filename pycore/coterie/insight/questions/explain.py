@@ -364,7 +364,12 @@ class PartitionTimelines:
                 had_members = had_members or who == MEMBERS or bool(event["generation"])
 
     def begins_complete(self, span: Span, event: Row | None) -> bool:
-        """Whether the log is complete from the beginning of a span on."""
+        """Whether the log is complete from the beginning of a span on.
+
+        Compaction keeps the newest record of a group; a log that begins late has lost it.
+        """
+        if self.view.segments[0].base_offset:
+            return False
         if span.first_ms is None:
             return event is None or self.view.is_complete_at(event["timestamp"])
         return self.view.is_complete_at(span.first_ms)
