@@ -18,6 +18,7 @@ from coterie.testing import subscription
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 TOPICS, GROUPS, REGEXES = ("t", "u", "v"), ("g", "h"), ("t|u", "[uv]", ".*")
+BEHAVIOURS = ("4.1", "4.1", "4.1.2", "4.2", "4.3", "4.3.1", "4.4", "4.4")
 FAILURES = ("NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER", "MESSAGE_TOO_LARGE")
 
 
@@ -110,12 +111,20 @@ def response_of(answer):
 def other_event(rng, clients):
     """Draw an event of no member's life."""
     who = rng.choice(clients)
-    offsets = [{"topic": rng.choice(TOPICS), "partition": rng.randrange(3), "offset": 1}]
-    member = {"group_id": who.group, "member_id": who.member_id, "generation_id": who.epoch,
+    named = topic(rng.choice(TOPICS), 0)
+    offsets = [{"topic": named["topic"], "partition": rng.randrange(3), "offset": 1}]
+    if rng.random() < 0.7:
+        offsets[0]["topic_id"] = named["topic_id"]
+    epoch = max(who.epoch - rng.choice([0, 0, 1, 2]), -1)
+    member = {"group_id": who.group, "member_id": who.member_id, "generation_id": epoch,
               "offsets": offsets}  # fmt: skip
     producer = {"producer_id": rng.randint(1, 2), "producer_epoch": 0}
+    txn_version = {"version": rng.choice([5, 6])}
+    settings = {"consumer.assignment.interval.ms": rng.choice([0, 5000, 20000]),
+                "consumer.session.timeout.ms": rng.choice([45000, 90000])}  # fmt: skip
     return rng.choice([
-        {"op": "offset_commit", **member}, {"op": "txn_offset_commit", **member, **producer},
+        {"op": "offset_commit", **member},
+        {"op": "txn_offset_commit", **member, **producer, **txn_version},
         {"op": "end_txn", **producer, "committed": rng.random() < 0.5},
         {"op": "offset_fetch", "group_id": who.group, "require_stable": rng.random() < 0.5},
         {"op": "offset_commit", "group_id": "s", "offsets": offsets},
@@ -125,13 +134,17 @@ def other_event(rng, clients):
         {"op": "hold_commits"}, {"op": "release_commits"}, {"op": "failover"}, {"op": "cleanup"},
         {"op": "fail_append", "error": rng.choice(FAILURES), "count": 1},
         {"op": "metadata", "topics": [topic(rng.choice(TOPICS), rng.randint(1, 6))]},
+        {"op": "metadata", "delete_topics": [rng.choice(TOPICS)]},
+        {"op": "group_config", "group_id": who.group, "config": settings},
         {"op": "metadata", "brokers": [{"id": 0, "rack": rng.choice("rs")}]},
     ])  # fmt: skip
 
 
 def drawn_trace(rng, classic):
     """Draw a trace of some clients: each event is handled before the next one is drawn."""
-    config = {"coterie.behaviour": rng.choice(["4.1", "4.1", "4.1.2", "4.2"]) if classic else "4.1",
+    config = {"coterie.behaviour": rng.choice(BEHAVIOURS),
+              "group.consumer.assignment.interval.ms": rng.choice([0, 1000, 5000]),
+              "group.consumer.migration.policy": rng.choice(["bidirectional"] * 4 + ["disabled"]),
               "offsets.topic.num.partitions": 1, "group.max.size": rng.choice([2, 100]),
               "offsets.retention.minutes": rng.choice([1, 10080])}  # fmt: skip
     lines = [{"format": "coterie-trace", "version": 2, "name": "fuzz", "config": config,
