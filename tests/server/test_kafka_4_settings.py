@@ -163,6 +163,21 @@ def test_wrong_settings_of_groups_are_refused(peer, configs, message):
     assert described(peer, GROUP, "g")["consumer.session.timeout.ms"] == ("45000", 5)
 
 
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ({"consumer_session_timeout_ms": "1"}, "session.timeout.ms must be in the range 45000 to "),
+        ({"consumer_heartbeat_interval_ms": "15001"}, "heartbeat.interval.ms must be in the range"),
+        ({"consumer_assignment_interval_ms": "15001"}, "in the range 0 to 15000 inclusive."),
+    ],
+)
+def test_settings_of_groups_out_of_the_brokers_bounds_are_refused_by_4_4_too(configs, message):
+    peer = Server({}, kafka="4.4").connect()
+    error, text = altered(peer, GROUP, "g", **configs)
+    assert error != 0
+    assert message in text
+
+
 def test_resources_with_settings_are_listed_by_their_type(peer):
     altered(peer, GROUP, "g", consumer_heartbeat_interval_ms="6000")
 

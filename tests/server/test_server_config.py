@@ -117,6 +117,30 @@ def test_a_wrong_value_without_effect_is_refused_in_the_words_of_a_broker(text):
     assert str(refused.value) == expected
 
 
+# Texts of GroupCoordinatorConfig 4.4.0, each name behind "group.consumer.".
+CONTRADICTORY = {
+    "heartbeat.interval.ms=4999": ("heartbeat.interval.ms", "greater than or equal to",
+                                   "min.heartbeat.interval.ms"),
+    "session.timeout.ms=60001": ("session.timeout.ms", "less than or equal to",
+                                 "max.session.timeout.ms"),
+    "min.session.timeout.ms=60001": ("max.session.timeout.ms", "greater than or equal to",
+                                     "min.session.timeout.ms"),
+    "assignment.interval.ms=15001": ("assignment.interval.ms", "less than or equal to",
+                                     "max.assignment.interval.ms"),
+    "min.session.timeout.ms=1 session.timeout.ms=5000": ("heartbeat.interval.ms", "less than",
+                                                         "session.timeout.ms"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("texts", CONTRADICTORY)
+def test_settings_of_consumer_groups_that_contradict_each_other_are_refused(texts):
+    config = dict(read_setting(f"group.consumer.{text}") for text in texts.split())
+    name, how, other = CONTRADICTORY[texts]
+    with pytest.raises(ConfigError) as refused:
+        server_config(config)
+    assert str(refused.value) == f"group.consumer.{name} must be {how} group.consumer.{other}"
+
+
 @pytest.mark.parametrize(
     "text",
     ["num.network.threads= 3 ", "num.network.threads=+3", "delete.topic.enable=TRUE",

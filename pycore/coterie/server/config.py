@@ -81,6 +81,7 @@ _RACK, _PROTOCOLS = "broker.rack", "group.coordinator.rebalance.protocols"
 _OF_TEXT = _OF_TOPICS | _OF_LISTENERS | {_RACK, _PROTOCOLS}
 _IDS = ("node.id", "broker.id")
 _BEHAVIOUR = "coterie.behaviour"
+_HEARTBEAT, _SESSION = "heartbeat.interval.ms", "session.timeout.ms"
 _OF_MECHANISM = "connections.max.reauth.ms"
 _PREFIXED = {_OF_MECHANISM, "max.connections"}
 _PREFIX = re.compile(
@@ -197,11 +198,29 @@ def server_config(config: Mapping[str, Any] | None, release: Release = DEFAULT_R
     of_release = {"coterie.cleanup": "periodic", _BEHAVIOUR: release.behaviours[0]}
     values.update(coordinator_config({**of_release, **of_coordinator}))
     _refuse_other_behaviour(values[_BEHAVIOUR], release)
+    _refuse_out_of_bounds(values)
     return Settings(values, tuple(without_effect))
 
 
 def _has_effect(name: str) -> bool:
     return name in DEFAULTS or name in _IDS or name in _SYNONYMS or name in _OF_TEXT
+
+
+def _refuse_out_of_bounds(values: Mapping[str, Any]) -> None:
+    """Refuse settings of consumer groups that contradict each other.
+
+    Source: GroupCoordinatorConfig.java.
+    """
+    for kind in (_HEARTBEAT, _SESSION, "assignment.interval.ms"):
+        name, least, most = (f"group.consumer.{end}{kind}" for end in ("", "min.", "max."))
+        for high, low in ((most, least), (name, least)):
+            if values[high] < values[low]:
+                raise ConfigError(f"{high} must be greater than or equal to {low}")
+        if values[name] > values[most]:
+            raise ConfigError(f"{name} must be less than or equal to {most}")
+    heartbeat, session = f"group.consumer.{_HEARTBEAT}", f"group.consumer.{_SESSION}"
+    if values[heartbeat] >= values[session]:
+        raise ConfigError(f"{heartbeat} must be less than {session}")
 
 
 def _refuse_no_listener(name: str, listener: str, config: Mapping[str, Any]) -> None:

@@ -24,8 +24,8 @@ from coterie.server.services.topic_configs import (
 __all__ = ["GroupConfigs", "known_of"]
 
 _HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
-_EFFECTIVE = (_SESSION, _HEARTBEAT)
-_INTERVAL = "consumer.assignment.interval.ms"  # the coordinator clamps it into the broker's bounds
+_INTERVAL = "consumer.assignment.interval.ms"
+_EFFECTIVE = (_HEARTBEAT, _SESSION, _INTERVAL)
 _ISOLATION = ("read_committed", "read_uncommitted")
 _OF_4_1 = (
     TopicConfig(_HEARTBEAT, INT, "5000", f"group.{_HEARTBEAT}", 1),
@@ -73,6 +73,7 @@ class GroupConfigs:
 
     def __init__(self, config: Settings, groups: Groups, release: str) -> None:
         self._config, self._groups = config, groups
+        self._ranges = release == "4.4"  # messages of Kafka since 4.3
         self._configs: dict[str, dict[str, str]] = {}
         self.known: dict[str, TopicConfig] = {
             row.name: row if row.server is None else row._replace(default=str(config[row.server]))
@@ -103,17 +104,21 @@ class GroupConfigs:
             for name, row in self.known.items()
         }
         for name in _EFFECTIVE:
+            if name not in configs:
+                continue  # the broker's own is within its bounds
             kind = name.removeprefix("consumer.")
-            least = f"group.consumer.min.{kind}"
-            most = f"group.consumer.max.{kind}"
-            if values[name] < self._config[least]:
+            least, most = f"group.consumer.min.{kind}", f"group.consumer.max.{kind}"
+            low, high = self._config[least], self._config[most]
+            if self._ranges and not low <= values[name] <= high:
+                raise InvalidConfig(f"{name} must be in the range {low} to {high} inclusive.")
+            if values[name] < low:
                 raise InvalidConfig(f"{name} must be greater than or equal to {least}")
-            if values[name] > self._config[most]:
+            if values[name] > high:
                 raise InvalidConfig(f"{name} must be less than or equal to {most}")
         if values[_SESSION] <= values[_HEARTBEAT]:
             raise InvalidConfig(f"{_SESSION} must be greater than {_HEARTBEAT}")
 
     def replace(self, group_id: str, configs: Mapping[str, str]) -> None:
         self._configs[group_id] = dict(configs)
-        own = {name: int(configs[name]) for name in (*_EFFECTIVE, _INTERVAL) if name in configs}
+        own = {name: int(configs[name]) for name in _EFFECTIVE if name in configs}
         self._groups.configure(group_id, own)
