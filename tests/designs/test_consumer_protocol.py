@@ -114,7 +114,10 @@ def test_new_partitions_and_topics_that_come_again_have_owners_with_the_next_hea
     check(cluster)
 
 
-def test_a_session_timeout_is_one_of_the_group_and_longer_than_the_interval_of_heartbeats():
+@pytest.mark.parametrize("behaviour", ["4.1", "4.4"])
+def test_a_session_timeout_is_one_of_the_group_and_longer_than_the_interval_of_heartbeats(
+    behaviour,
+):
     start = {"at": 1000, "op": "start", "subscription": {"t": 1}}
     events = [
         {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0], [0]]},
@@ -125,12 +128,33 @@ def test_a_session_timeout_is_one_of_the_group_and_longer_than_the_interval_of_h
 
     def unowned(timeout_ms):
         config = {"consumer": {"zookeeper.session.timeout.ms": timeout_ms}}
-        ran = run({"config": config, "events": events}, "consumer-protocol")
+        scenario = {"config": config, "events": events}
+        ran = run(scenario, "consumer-protocol", behaviour=behaviour)
         return ran.costs["unowned_seconds"]
 
     assert unowned(20_000) - unowned(10_000) == pytest.approx(10, abs=0.1)
     with pytest.raises(CoterieError, match="5000 must be below session_timeout_ms 5000"):
         unowned(5000)
+
+
+@pytest.mark.parametrize(("behaviour", "unowned"), [("4.1", 0), ("4.2", 0), ("4.3", 5), ("4.4", 5)])
+def test_since_4_3_a_member_goes_on_with_the_old_target_for_a_second(behaviour, unowned):
+    start = {"op": "start", "subscription": {"t": 1}}
+    events = [
+        {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0], [0]]},
+        start | {"at": 1000, "consumer": "a"},
+        start | {"at": 10_600, "consumer": "b"},
+        {"at": 10_800, "op": "close", "consumer": "b"},  # a hears of both at 11,000
+        {"at": 40_000, "op": "settle", "point": 1},
+    ]
+    ran = run({"config": {}, "events": events}, "consumer-protocol", behaviour=behaviour)
+    assert ran.costs["unowned_seconds"] == pytest.approx(unowned, abs=0.1)
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4", 4.4, None])
+def test_another_behaviour_is_refused(behaviour):
+    with pytest.raises(CoterieError, match="is none of 4"):
+        run({"config": {}, "events": []}, "consumer-protocol", behaviour=behaviour)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,13 @@ def list_command() -> None:
 @click.option("--design", "designs", multiple=True, help="Which design; all if none is named.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A consumer setting.")
 @click.option(
+    "--behaviour",
+    metavar="RELEASE",
+    default="4.1",
+    show_default=True,
+    help="The release of Kafka whose rules the coordinator of consumer-protocol has.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["table", "json", "html"]),
@@ -124,6 +131,7 @@ def compare_command(
     scenario: str,
     designs: tuple[str, ...],
     settings: tuple[str, ...],
+    behaviour: str,
     form: str,
     out: str | None,
     overwrite: bool,
@@ -133,6 +141,7 @@ def compare_command(
     A cost that a design does not have is shown as -. The page needs no network.
     """
     from coterie.cli.output_file import text_of, whole_file
+    from coterie.coordinator.config import REPLAYING
     from coterie.designs import DESIGNS, compare
     from coterie.designs.files import error_line, path_or_shipped
 
@@ -143,6 +152,8 @@ def compare_command(
     for design in designs:
         if design not in DESIGNS:
             raise click.UsageError(f"--design {design}: there are {', '.join(DESIGNS)}")
+    if behaviour not in REPLAYING:
+        raise click.UsageError(f"--behaviour {behaviour}: there are {', '.join(REPLAYING)}")
     added = _settings(settings)
     path = path_or_shipped(scenario)
     target: contextlib.AbstractContextManager[Path | None] = contextlib.nullcontext()
@@ -151,7 +162,9 @@ def compare_command(
     with target as part:  # an existing file is refused before any work
         try:
             checked = _scenario(path, added)
-            comparison = compare(checked, designs or DESIGNS, timeline=form == "html")
+            comparison = compare(
+                checked, designs or DESIGNS, timeline=form == "html", behaviour=behaviour
+            )
         except (OSError, ValueError, RecursionError, CoterieError) as error:
             raise Failed(f"{scenario}: {error_line(error)}") from None
         with text_of(part) as file:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.base.arguments import boolean, called, walked
+from coterie.designs.consumer_protocol import BEHAVIOUR
 from coterie.designs.costs import COSTS
 from coterie.designs.run import DESIGNS, Run, known_design, run
 from coterie.designs.scenario import Scenario, read_scenario
@@ -53,6 +54,7 @@ def compare(
     designs: Sequence[str] = DESIGNS,
     *,
     timeline: bool = True,
+    behaviour: str = BEHAVIOUR,
 ) -> Comparison:
     """Run a scenario under each design and sum its costs.
 
@@ -64,6 +66,8 @@ def compare(
         Names of designs, in the order of the result.
     timeline : bool
         Whether the runs have timelines.
+    behaviour
+        ``coterie.behaviour`` of the coordinator of ``consumer-protocol``.
 
     Raises
     ------
@@ -74,5 +78,7 @@ def compare(
     boolean(timeline, "timeline")
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
-    runs = {design: run(scenario, design, timeline=timeline) for design in chosen}
+    runs = {
+        design: run(scenario, design, timeline=timeline, behaviour=behaviour) for design in chosen
+    }
     return Comparison(scenario, runs)

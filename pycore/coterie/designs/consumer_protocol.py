@@ -1,4 +1,4 @@
-"""The consumer protocol (KIP-848) under the ops of a scenario: coterie's coordinator of 4.1.
+"""The consumer protocol (KIP-848) under the ops of a scenario: coterie's coordinator of Kafka 4.
 
 ``ProtocolConsumer`` is a fetching member of ``coterie.testing``. Clock, brokers and log are those
 of ``today``.
@@ -7,6 +7,8 @@ of ``today``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from coterie.base.schedule import Schedule
@@ -73,19 +75,28 @@ class ProtocolConsumer(GroupConsumer):
             self._moved(self)
 
 
-# A coordinator of Kafka 4.1 and consumers of its consumer protocol.
+# A coordinator of Kafka 4 and consumers of its consumer protocol.
 #
 # The coordinator assigns, and it has the topics, so nobody leads. A response reaches its consumer
 # after a while. Then the consumer reconciles and acknowledges at once. If it is cut off meanwhile,
 # the response is lost.
 
 
+BEHAVIOUR = "4.1"
 HEARTBEAT_MS = 5_000  # the default of group.consumer.heartbeat.interval.ms
 ASSIGNORS = {"range": "range", "roundrobin": "uniform", None: None}  # by a scenario's strategy
 
 
+@dataclass
 class ConsumerProtocolSimulation(GroupCluster):
-    behaviour = "4.1"
+    behaviour: str = BEHAVIOUR
+    # Since 4.3 a broker's bounds would clamp the timeouts of a scenario.
+    settings = MappingProxyType(
+        {
+            "group.consumer.min.session.timeout.ms": 1,
+            "group.consumer.max.session.timeout.ms": 2**31 - 1,
+        }
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,6 +213,7 @@ def play(
     scenario: Scenario,
     note: Callable[..., None] | None = None,
     schedule: Schedule | None = None,
+    behaviour: str = BEHAVIOUR,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Play a scenario; return its points and counts."""
-    return play_in(ConsumerProtocolSimulation, scenario, note, schedule)
+    return play_in(ConsumerProtocolSimulation, scenario, note, schedule, behaviour=behaviour)

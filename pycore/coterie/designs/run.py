@@ -8,6 +8,7 @@ from typing import Any
 
 from coterie.base.arguments import boolean, called
 from coterie.base.schedule import Schedule, TooManySteps
+from coterie.coordinator.config import REPLAYING
 from coterie.designs import consumer_protocol, today
 from coterie.designs.bounds import refusal, step_limit
 from coterie.designs.consumer08_simulation import ZooKeeperSimulation
@@ -21,7 +22,7 @@ from coterie.errors import ArgumentError, shown
 ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
 TODAY, CONSUMER_PROTOCOL = "today", "consumer-protocol"
 DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY, CONSUMER_PROTOCOL)
-PLAYS = {COORDINATOR: play, TODAY: today.play, CONSUMER_PROTOCOL: consumer_protocol.play}
+PLAYS = {COORDINATOR: play, TODAY: today.play}
 
 
 def known_design(design: Any) -> str:
@@ -29,6 +30,13 @@ def known_design(design: Any) -> str:
     if not isinstance(design, str) or design not in DESIGNS:
         raise ArgumentError(f"design: {shown(design)} is none of {', '.join(DESIGNS)}")
     return design
+
+
+def known_behaviour(behaviour: Any) -> str:
+    """Check the behaviour of a coordinator of the consumer protocol."""
+    if not isinstance(behaviour, str) or behaviour not in REPLAYING:
+        raise ArgumentError(f"behaviour: {shown(behaviour)} is none of {', '.join(REPLAYING)}")
+    return behaviour
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ def run(
     *,
     times: Times | None = None,
     timeline: bool = True,
+    behaviour: str = consumer_protocol.BEHAVIOUR,
 ) -> Run:
     """Run a scenario under a design.
 
@@ -77,6 +86,8 @@ def run(
         are fixed.
     timeline : bool
         Whether to make the timeline; it is long if many consumers join.
+    behaviour : str
+        ``coterie.behaviour`` of the coordinator, for ``consumer-protocol`` only: 4.1 to 4.4.
 
     Raises
     ------
@@ -87,6 +98,7 @@ def run(
     """
     known_design(design)
     boolean(timeline, "timeline")
+    known_behaviour(behaviour)
     if times is not None and not isinstance(times, Times):
         raise ArgumentError(f"times must be a Times, not {shown(times)}")
     if not isinstance(scenario, Scenario):
@@ -103,6 +115,8 @@ def run(
         if design == ZOOKEEPER:
             simulation = ZooKeeperSimulation(scenario, times or Times(), note, schedule)
             points, counted = simulation.run(), simulation.counted()
+        elif design == CONSUMER_PROTOCOL:
+            points, counted = consumer_protocol.play(scenario, note, schedule, behaviour)
         else:
             points, counted = PLAYS[design](scenario, note, schedule)
     except TooManySteps as error:

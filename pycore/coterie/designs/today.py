@@ -7,7 +7,7 @@ a fetching member of ``coterie.testing``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -223,13 +223,14 @@ class GroupCluster:
     protocol_counts: ProtocolCounts = field(default_factory=ProtocolCounts)
     consumers: dict[str, Any] = field(default_factory=dict)
     dies: Callable[[int, str, str], bool] | None = None
-    behaviour: ClassVar[str] = "3.9"  # of the coordinator
+    behaviour: str = "3.9"  # of the coordinator
+    settings: ClassVar[Mapping[str, int]] = {}  # of the coordinator, besides
 
     def __post_init__(self) -> None:
         self.store = Store(tuple(self.broker_ids), live=set(self.broker_ids))
         self.log = OffsetsLog()
         self.coordinator = CountedCoordinator(
-            {"coterie.behaviour": self.behaviour},
+            {"coterie.behaviour": self.behaviour, **self.settings},
             on_event=self._on_event,
             log_sink=self.log,
         )
@@ -380,10 +381,16 @@ def play_in(
     scenario: Scenario,
     note: Callable[..., None] | None,
     schedule: Schedule | None,
+    **options: str,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Play a scenario in a cluster of this kind; return its points and counts."""
+    """Play a scenario in a cluster of this kind; return its points and counts.
+
+    ``options``: as of the cluster.
+    """
     cluster = kind(
-        scenario.config.brokers, from_start(scenario), note, schedule=schedule or Schedule()
+        *(scenario.config.brokers, from_start(scenario), note),
+        schedule=schedule or Schedule(),
+        **options,  # type: ignore[arg-type]
     )
     player = Player(scenario, cluster, note)
     player.run()
