@@ -70,7 +70,7 @@ class Life:
         self.offsets = dict.fromkeys(PARTITIONS, 0)
         self.generation, self.members = 0, 0
         self.joins = []  # (log offset, ms) of each record of the group
-        self.had_members, self.left_at = False, None
+        self.left_at = None
         for passed_ms, what, how in steps:
             self.ms += passed_ms
             getattr(self, f"do_{what}")(how)
@@ -123,8 +123,8 @@ class Life:
         members = [
             member(f"m{number}", held={"t": list(share)}) for number, share in enumerate(shares)
         ]
-        self.had_members = self.had_members or count > 0
-        self.left_at = self.log_offset if self.had_members and not count else None
+        # Only members begin a generation, so a group of any generation had some.
+        self.left_at = None if count else self.log_offset
         self.members = count
         self.joins.append((self.log_offset, self.ms))
         self.append([life(self.ms, self.generation, *members)])
