@@ -255,7 +255,7 @@ def test_memory_stays_bounded_when_timers_are_moved_earlier_again_and_again():
         wheel.rearm_many(handles, deadlines_ms)
 
     assert left_by(move, 190) < 400  # each move leaves 1000 entries of 8 bytes
-    assert wheel.next_deadline_ms() == 2**40 - 200_000
+    assert wheel.next_deadline_ms() == deadlines_ms[0] < 2**40 - 190_000
     assert wheel.advance(2**40).tolist() == list(range(1000))
 
 
