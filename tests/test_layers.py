@@ -87,13 +87,13 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "wire": {"base"},
     "insight": {"base", "log", "state", "wire"},
     "report": {"base", "log", "state", "insight"},
-    "coordinator": {"base", "log", "wire"},
-    "server": {"base", "log", "coordinator", "wire"},
+    "coordinator": {"base", "wire"},
+    "server": {"base", "coordinator", "wire"},
     "live": {"base", "log", "state", "wire", "insight", "report", "server"},
-    "testing": {"base", "log", "coordinator"},
-    "designs": {"base", "log", "coordinator", "testing", "report"},
+    "testing": {"base", "coordinator"},
+    "designs": {"base", "coordinator", "testing", "report"},
     "histories": {"base", "coordinator", "testing", "designs", "report"},
-    "faces": {"base", "log", "state", "coordinator", "server", "histories", "testing"},
+    "faces": {"base", "state", "coordinator", "server", "histories", "testing"},
     "cli": {"base", "log", "state", "wire", "insight", "report", "coordinator", "server"}
     | {"live", "designs", "faces"},
 }

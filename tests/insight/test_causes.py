@@ -4,12 +4,12 @@ import struct
 
 import pytest
 
+from coterie.base.consumer_protocol import Subscription
 from coterie.insight.groups import causes, metadata_changes
 from coterie.insight.groups.flapping import flapping_text
 from coterie.insight.groups.topic_metadata import TopicMetadata
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
-from coterie.log.consumer_protocol import Subscription
 from coterie.testing import assignment, subscription
 from support.insight.lives import life, member, written
 

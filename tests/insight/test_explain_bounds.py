@@ -3,6 +3,7 @@
 import pytest
 
 from coterie._core.codec.schema import encode_key, encode_value
+from coterie.base.consumer_protocol import assignment, subscription
 from coterie.base.times import LogClock
 from coterie.insight.groups import causes, epochs, flapping, timeline
 from coterie.insight.groups.protocol_switches import row_in_words
@@ -16,7 +17,6 @@ from coterie.insight.questions.server_log import (
 )
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
-from coterie.log.consumer_protocol import assignment, subscription
 from coterie.log.folders import find_segments
 from support.insight import lives
 from support.insight.lives import life, written

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from coterie.base.consumer_protocol import assignment
 from coterie.insight.questions import audit, expire
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
-from coterie.log.consumer_protocol import assignment
 from coterie.messages import encode_key, encode_value
 from coterie.report import charts, gather, markdown, ownership, sections, spans
 from coterie.report.ownership import MemberBar

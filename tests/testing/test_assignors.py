@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from coterie.base.consumer_protocol import read_subscription, subscription
 from coterie.errors import CoterieError
-from coterie.log.consumer_protocol import read_subscription, subscription
 from coterie.testing.assignors import ASSIGNORS
 from support.golden_data import GOLDEN
 

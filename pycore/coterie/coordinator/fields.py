@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from coterie.base import arguments
+from coterie.base import consumer_protocol as protocol
 from coterie.base.arguments import sequence, text, whole
 from coterie.base.operations import ABSENT
 from coterie.consumer_groups import decode_topic_id, encode_topic_id
 from coterie.errors import ArgumentError, shown
-from coterie.log import consumer_protocol as protocol
 from coterie.values import Error, OffsetAndMetadata
 
 __all__ = ["KINDS", "Fields", "Kind", "MemberOf"]

@@ -13,10 +13,10 @@ from enum import Enum
 from typing import Any, Protocol
 
 from coterie._core.codec.compression import partition_for
+from coterie.base.consumer_protocol import Subscription
 from coterie.base.schedule import Schedule
 from coterie.designs import coordinator09_messages as m
 from coterie.designs.coordinator09_messages import Code, GroupRequest, GroupResponse
-from coterie.log.consumer_protocol import Subscription
 from coterie.testing.assignors.base import flat
 from coterie.testing.assignors.by_turns import RangeAssignor, RoundRobinAssignor
 

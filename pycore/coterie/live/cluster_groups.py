@@ -13,12 +13,12 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from coterie.base.consumer_protocol import owned_partitions
 from coterie.errors import CorruptData
 from coterie.live.cluster import Cluster
 from coterie.live.cluster_errors import ClusterError, refusal, without_calls
 from coterie.live.connections import Connection
 from coterie.live.responses import rows_by_place
-from coterie.log.consumer_protocol import owned_partitions
 from coterie.values import Error
 
 __all__ = ["Committed", "commit", "committed", "describe", "list_groups", "live_groups"]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from coterie.base.consumer_protocol import owned_partitions
 from coterie.errors import CorruptData
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory
 from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_work
-from coterie.log.consumer_protocol import owned_partitions
 from coterie.state.consumer_protocol_groups import CURRENT_KEYS, MEMBER_KEYS
 
 GENERATIONS = 400  # the last ones are shown

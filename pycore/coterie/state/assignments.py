@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from coterie.base.consumer_protocol import owned_partitions
 from coterie.errors import CorruptData
-from coterie.log.consumer_protocol import owned_partitions
 
 Row = dict[str, Any]
 Assignment = dict[str, list[int]]

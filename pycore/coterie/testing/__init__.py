@@ -8,7 +8,7 @@ draws what happens to a group, and runs an application in it.
 
 from typing import TYPE_CHECKING
 
-from coterie.log.consumer_protocol import (
+from coterie.base.consumer_protocol import (
     assignment,
     read_assignment,
     read_subscription,

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from coterie.base.arguments import sequence, within
-from coterie.coordinator.pending import Pending
-from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.log.consumer_protocol import (
+from coterie.base.consumer_protocol import (
     assignment,
     read_assignment,
     read_subscription,
     subscription,
 )
+from coterie.coordinator.pending import Pending
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.testing.assignors import ASSIGNORS
 from coterie.testing.member import INT32_MAX, Member, refusal
 from coterie.values import Error

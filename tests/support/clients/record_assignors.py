@@ -16,7 +16,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from coterie.log.consumer_protocol import read_assignment, subscription
+from coterie.base.consumer_protocol import read_assignment, subscription
 from support.clients.java_clients import java
 
 VERSIONS = ("4.1.1", "3.9.1")

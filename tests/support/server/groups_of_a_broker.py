@@ -1,6 +1,6 @@
 """A broker's offsets topic: commits that fill it, and its partitions as the broker stores them."""
 
-from coterie.log.consumer_protocol import assignment
+from coterie.base.consumer_protocol import assignment
 from coterie.messages import encode_batch
 from support.server.asking import commit, joining
 from support.server.sockets import ask, connect

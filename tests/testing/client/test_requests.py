@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from coterie import Error, OffsetAndMetadata
-from coterie.log.consumer_protocol import read_assignment, read_subscription
+from coterie.base.consumer_protocol import read_assignment, read_subscription
 from coterie.testing import KafkaTimeoutError
 from support.consumers import Recorder, Story
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from coterie.base.consumer_protocol import read_subscription
 from coterie.errors import CorruptData
 from coterie.insight.groups.metadata_changes import changes, leader_notes, unexplained
 from coterie.insight.groups.unowned import assignments
 from coterie.insight.records.partition_view import GroupHistory
 from coterie.insight.tables import shortened
-from coterie.log.consumer_protocol import read_subscription
 
 RECORDS = "records"
 NAMES_CLIENTS = "request log"  # the only source that names the client of a request

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coterie.base.consumer_protocol import Subscription, read_subscription
 from coterie.errors import CorruptData
 from coterie.log.connect_protocol import (
     CONNECT,
@@ -15,7 +16,6 @@ from coterie.log.connect_protocol import (
     read_state,
     tasks_text,
 )
-from coterie.log.consumer_protocol import Subscription, read_subscription
 
 UNREADABLE = "its metadata changed, and cannot be read"
 MEANING_UNKNOWN = "its metadata changed"  # of another protocol type

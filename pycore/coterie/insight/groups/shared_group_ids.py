@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from coterie.base.consumer_protocol import read_subscription
 from coterie.errors import CorruptData
 from coterie.insight.groups import protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
@@ -18,7 +19,6 @@ from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory, PartitionView
 from coterie.insight.tables import shortened
-from coterie.log.consumer_protocol import read_subscription
 from coterie.state.consumer_protocol_groups import MEMBER_KEYS, TYPE_OF
 
 NEW_PROTOCOL = "(new protocol)"

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from coterie.base.consumer_protocol import owned_partitions, read_subscription
 from coterie.errors import CorruptData
-from coterie.log.consumer_protocol import owned_partitions, read_subscription
 
 Place = tuple[str, int]
 Row = dict[str, Any]

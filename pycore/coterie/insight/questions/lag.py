@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie._core.fold import fold as partial
+from coterie.base.consumer_protocol import owned_partitions
 from coterie.base.ordering import key_order
 from coterie.errors import CorruptData
 from coterie.insight.offsets.at_times import NOTHING, OffsetsAtTimes, SampleTimes
@@ -27,7 +28,6 @@ from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
-from coterie.log.consumer_protocol import owned_partitions
 from coterie.log.set_back import SetBack
 from coterie.state.partial import Tracking
 

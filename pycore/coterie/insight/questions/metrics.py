@@ -16,6 +16,7 @@ import numpy as np
 
 from coterie._core.fold import fold as partial
 from coterie._core.fold.fold_state import Committed
+from coterie.base.consumer_protocol import owned_partitions
 from coterie.base.ordering import java_order, key_order
 from coterie.errors import CorruptData
 from coterie.insight.groups.epochs import EpochTimeline
@@ -28,7 +29,6 @@ from coterie.insight.questions import lag
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
-from coterie.log.consumer_protocol import owned_partitions
 from coterie.state.consumer_protocol_groups import unreconciled
 from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_by_group

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from coterie._core.codec.compression import java_hash
+from coterie.base.consumer_protocol import Subscription
 from coterie.base.ordering import java_order
-from coterie.log.consumer_protocol import Subscription
 
 __all__ = [
     "Assignor",

@@ -5,8 +5,8 @@ Only ``range`` looks at racks.
 
 from __future__ import annotations
 
+from coterie.base.consumer_protocol import Subscription
 from coterie.base.ordering import java_order
-from coterie.log.consumer_protocol import Subscription
 from coterie.testing.assignors.base import Assignor, Racks, TopicPartition, members_in_order
 from coterie.testing.assignors.racks import member_racks, partition_racks
 from coterie.testing.assignors.range_by_racks import TopicShares, assign_by_racks

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from coterie.log.consumer_protocol import Subscription
+from coterie.base.consumer_protocol import Subscription
 from coterie.testing.assignors.base import Racks, TopicPartition
 
 __all__ = ["RackMatch", "member_racks", "partition_racks", "racks_matter"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from coterie.log.consumer_protocol import Subscription
+from coterie.base.consumer_protocol import Subscription
 from coterie.testing.assignors.base import (
     Assignor,
     Partitions,

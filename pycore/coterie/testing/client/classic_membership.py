@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from coterie.log.consumer_protocol import (
+from coterie.base.consumer_protocol import (
     LATEST,
     assignment,
     read_assignment,

@@ -11,7 +11,7 @@ import pytest
 
 from coterie import CorruptData
 from coterie._core.codec.schema import decode_assignment, decode_subscription
-from coterie.log.consumer_protocol import (
+from coterie.base.consumer_protocol import (
     assignment,
     owned_partitions,
     read_assignment,
