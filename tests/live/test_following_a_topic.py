@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie.live.client_config import ClientConfig
-from coterie.live.cluster import Cluster, addresses_of
-from coterie.live.cluster_errors import ClusterError
+from coterie.live.cluster import Cluster, TopicView, addresses_of
+from coterie.live.cluster_errors import ClusterError, Unavailable
 from coterie.live.copying import CopyObserver, CopyPlan, _Copying, copy_partitions
 from coterie.live.segments import CopyLock
 from coterie.log.copy_state import read_copy_state
@@ -44,6 +44,52 @@ def test_following_waits_for_a_topic_that_is_missing_for_a_moment(broker, tmp_pa
     assert observer.reasons[-1] == {}
     (line,) = observer.lines
     assert line.endswith("trying again until it is there")
+
+
+def grow(broker, count):
+    """Give the topic ``orders`` more partitions."""
+    body = {"topics": [{"name": "orders", "count": count, "assignments": None}]}
+    grown = ask(connect(broker), "CreatePartitions", 3, body | {"timeoutMs": 5000})
+    assert grown["results"][0]["errorCode"] == 0
+
+
+def test_following_copies_partitions_that_a_topic_gets_meanwhile(broker, tmp_path):
+    produce(broker, "orders", 0, 3)
+    size = len(stored(broker, "orders")[0])
+
+    def complete():
+        grow(broker, 4)
+        for number in (0, 2, 3):
+            produce(broker, "orders", number, 3)
+
+    observer = follow_orders(broker, tmp_path, complete, 4 * size, {"metadata.max.age.ms": "1"})
+    assert copied(tmp_path, "orders") == stored(broker, "orders")
+    assert read_copy_state(tmp_path / "orders-3").partition == 3
+    assert observer.lines == ["topic orders has 4 partitions now; the copy gets 2 of the new ones"]
+
+
+def test_partitions_that_a_topic_gets_are_believed_once_brokers_name_them_twice(
+    tmp_path, monkeypatch
+):
+    counts = iter([4, 2, 4, None, 6, 6])  # None: no answer
+
+    async def topic(name):
+        count = next(counts)
+        if count is None:
+            raise Unavailable("no broker answers")
+        return TopicView(name, "id", dict.fromkeys(range(count), 0))
+
+    async def run():
+        cluster = Cluster([], ClientConfig({"metadata.max.age.ms": "0"}))
+        plan = CopyPlan(tmp_path, "orders", follow=True)
+        copying = _Copying(cluster, plan, lambda: 0, CopyObserver(), CopyLock(tmp_path))
+        copying._count = 2
+        monkeypatch.setattr(cluster, "topic", topic)
+        monkeypatch.setattr("coterie.live.copying.CONFIRM_S", 0)
+        return await copying._grown()
+
+    assert len(asyncio.run(run()).leaders) == 4
+    assert next(counts) == 6
 
 
 def produce_each(broker, count):

@@ -41,6 +41,7 @@ DEFAULTS = {
     "default.api.timeout.ms": "60000",
     "retry.backoff.ms": "100",
     "retry.backoff.max.ms": "1000",
+    "metadata.max.age.ms": "300000",
     "fetch.max.wait.ms": "500",
     "max.partition.fetch.bytes": "8388608",
 }

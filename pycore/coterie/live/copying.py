@@ -49,7 +49,7 @@ THIN_BYTES = 1 << 20  # of a response: it comes in time over a slow link
 SAVE_AFTER_MS = 5_000
 SAVE_MS = 500  # of saving at a time; the states of 100,000 partitions take minutes
 THIN_EVERY_S = 60.0
-CONFIRM_S = 0.1  # between two looks at a topic that seems to be made again
+CONFIRM_S = 0.1  # between two looks at a topic that seems to be made again, or to have grown
 NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
 
 
@@ -206,6 +206,8 @@ class _Copying:
         limit_s = cluster.config.whole("default.api.timeout.ms") / 1000
         self._backoff = Backoff(cluster.config, None if plan.follow else limit_s)
         self._partitions: list[CopiedPartition] = []
+        self._count = 0  # of the topic's partitions, also of those that are not copied
+        self._opened: dict[PartitionCopy, int] = {}
         self._waiting: list[CopiedPartition] = []
         self._lanes: dict[asyncio.Task[None], Lane] = {}
         self._connected: set[tuple[int, int]] = set()  # leader and number of each lane
@@ -223,20 +225,43 @@ class _Copying:
         self._open(view, open_files)
         await self._observer.begun(tuple(p.number for p in self._partitions))
         thinning = asyncio.ensure_future(self._thin(view))
+        growing = asyncio.ensure_future(self._grown())
         try:
             error = self._start(view)
             while self._waiting or self._lanes:
-                if self._waiting:
+                if growing.done():
+                    self._open(growing.result(), open_files)
+                    error = self._start(growing.result()) or error
+                    growing = asyncio.ensure_future(self._grown())
+                elif self._waiting:
                     assert error is not None
                     await self._pause(error)
                     error = await self._start_again() or error
                 else:
-                    await asyncio.wait(self._lanes, return_when=asyncio.FIRST_COMPLETED)
+                    first = asyncio.FIRST_COMPLETED
+                    await asyncio.wait([*self._lanes, growing], return_when=first)
                 error = self._reap() or error
         finally:
-            for task in (*self._lanes, thinning):
+            for task in (*self._lanes, thinning, growing):
                 task.cancel()
-            await asyncio.gather(*self._lanes, thinning, return_exceptions=True)
+            await asyncio.gather(*self._lanes, thinning, growing, return_exceptions=True)
+
+    async def _grown(self) -> TopicView:
+        """Return the topic once brokers show twice that it has got partitions."""
+        age_s = max(self._cluster.config.whole("metadata.max.age.ms") / 1000, CONFIRM_S)
+        views: list[TopicView] = []
+        while True:
+            await asyncio.sleep(CONFIRM_S if views else age_s)
+            try:
+                view = await self._cluster.topic(self._plan.topic)
+            except ClusterError:  # the lanes tell what is wrong
+                continue
+            if not self._plan.follow or len(view.leaders) <= self._count:
+                views = []
+            elif self._topic_id in (None, view.topic_id):  # else the lanes end
+                views.append(view)
+            if len(views) > 1:
+                return min(views, key=lambda view: len(view.leaders))
 
     async def _thin(self, view: TopicView) -> None:
         """Replace old segments, now and then; see ``thinning``."""
@@ -313,13 +338,18 @@ class _Copying:
         return error
 
     def _open(self, view: TopicView, open_files: contextlib.ExitStack) -> None:
-        """Open the folders of the partitions, before anything is fetched."""
-        numbers, opened = _numbers(self._plan, view), dict[PartitionCopy, int]()
+        """Open the folders of the partitions, before anything of them is fetched."""
+        known = [partition.number for partition in self._partitions]
+        numbers = [number for number in _numbers(self._plan, view) if number not in known]
+        if known and numbers:
+            what = f"topic {view.name} has {len(view.leaders):,} partitions now"
+            self._observer.notice(f"{what}; the copy gets {len(numbers):,} of the new ones")
+        self._count = len(view.leaders)
         self._lock.take()
         for number in numbers:
             name = f"{view.name}-{number}"
             folder = self._plan.out / name
-            files = PartitionCopy(folder, self._plan.segment_bytes, opened)
+            files = PartitionCopy(folder, self._plan.segment_bytes, self._opened)
             open_files.enter_context(files)
             if self._plan.keep_ms is not None:
                 drop_replaced(folder)
@@ -337,8 +367,8 @@ class _Copying:
                 cut = f"{files.cut_bytes:,} bytes of an incomplete batch were cut"
                 self._observer.notice(f"{name}: {cut}")
             self._partitions.append(partition)
-        self._waiting = list(self._partitions)
-        self._to_save.extend(self._partitions)
+            self._waiting.append(partition)
+            self._to_save.append(partition)
 
     def _new_state(self, view: TopicView, number: int, folder: Path) -> Callable[[int], CopyState]:
         def make(log_start: int) -> CopyState:

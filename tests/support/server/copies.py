@@ -42,7 +42,7 @@ class Recorded(CopyObserver):
         self.lines.append(line)
 
 
-def follow_orders(broker, out, complete, stop_at_bytes=None):
+def follow_orders(broker, out, complete, stop_at_bytes=None, properties=None):
     """Follow the topic ``orders``; ``complete`` is called in a thread. What it observed."""
 
     async def run():
@@ -50,7 +50,9 @@ def follow_orders(broker, out, complete, stop_at_bytes=None):
         observer.reasons = []
         observer.waiting = lambda reasons: observer.reasons.append(dict(reasons))
         observer.complete = lambda at_ms: asyncio.get_running_loop().run_in_executor(None, complete)
-        config = ClientConfig({"retry.backoff.ms": "1", "retry.backoff.max.ms": "5"})
+        config = ClientConfig(
+            {"retry.backoff.ms": "1", "retry.backoff.max.ms": "5", **(properties or {})}
+        )
         async with Cluster(addresses_of(broker.bootstrap_servers), config) as cluster:
             plan = CopyPlan(out, topic="orders", follow=True)
             await copy_partitions(
