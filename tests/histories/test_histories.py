@@ -263,6 +263,10 @@ def test_the_report_of_a_test_without_hypothesis_has_the_timeline(pytester):
             history = History(members=1, topics={"orders": 1}, minutes=1, events=(crash,))
             assert not history.run(CommitsFirst).lost
 
+        def test_what_the_store_has():
+            outcome = History(members=1, topics={"orders": 1}, minutes=1).run(CommitsFirst)
+            assert outcome.store == {"orders": "all"}
+
         def test_another_that_fails_for_another_reason():
             assert False
         """
@@ -270,7 +274,7 @@ def test_the_report_of_a_test_without_hypothesis_has_the_timeline(pytester):
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     lines = ["*- history -*", "orders-0@* never processed; *", "*event: Crash*"]
     result.stdout.fnmatch_lines(lines)
-    assert result.stdout.str().count("- history -") == 1
+    assert result.stdout.str().count("- history -") == 2
 
 
 def answers_of_a_run(history, monkeypatch):

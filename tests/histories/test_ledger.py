@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coterie.histories import History
 from coterie.histories.ledger import Ledger, PartitionEnd
-from coterie.histories.outcome import Outcome, Stuck
+from coterie.histories.outcome import Lost, Outcome, Stuck
 from coterie.histories.page import costs
 from coterie.histories.timeline import ownership, timeline
 
@@ -152,10 +152,10 @@ def test_the_timeline_sums_up_work_and_commits_between_two_events():
     whole = timeline(HISTORY, ledger, []).splitlines()
     assert whole[:-2] == [
         "  0:00.000  one        on_partitions_assigned: a 0 1; b 0",
-        "  0:00.012  one        processed a-0@0..2,5,7..8",
-        "  0:00.012  one        processed b-0@3",
-        "  0:00.012  one        committed a-0 9, b-0 4",
-        "  0:00.012  one        commit of a-1 2: REBALANCE_IN_PROGRESS",
+        "  0:00.006  one        processed a-0@0..2,5,7..8",
+        "  0:00.009  one        processed b-0@3",
+        "  0:00.011  one        committed a-0 9, b-0 4",
+        "  0:00.011  one        commit of a-1 2: REBALANCE_IN_PROGRESS",
         "  0:00.012  one        commit of a-0 10: no response",
         "  1:00.123  one        crashed",
         "",
@@ -163,6 +163,16 @@ def test_the_timeline_sums_up_work_and_commits_between_two_events():
         "  a-0: 0:00.000 one, 1:00.123 nobody",
         "  a-1: 0:00.000 one, 1:00.123 nobody",
         "  b-0: 0:00.000 one, 1:00.123 nobody",
+    ]
+    # the commit that an item names has a line, at its time, before what comes of it
+    lost = timeline(HISTORY, ledger, [Lost("a", 0, 6, 6, 10, "one")]).splitlines()
+    assert lost[:6] == [
+        "a-0@6 never processed; one committed past it at 0:00.010",
+        "",
+        "  0:00.000  one        on_partitions_assigned: a 0 1; b 0",
+        "  0:00.006  one        processed a-0@0..2,5,7..8",
+        "  0:00.010  one        commit of a-0 9 sent",
+        "  0:00.011  one        committed a-0 9",
     ]
     # with an item, only its partition
     part = timeline(HISTORY, ledger, [Stuck("a", 1, 2, 3, None)]).splitlines()
@@ -186,7 +196,8 @@ def test_what_ends_at_one_moment_is_in_the_order_of_its_partitions():
         ledger.add(place, 6, 30, 40, "of others")
     lines = timeline(HISTORY, ledger, []).splitlines()
     assert [line.split("processed ")[1] for line in lines[:8]] == [f"a-{n}@6" for n in range(8)]
-    assert [line.split("processed ")[1] for line in lines[8:16]] == [f"a-{n}@5" for n in range(8)]
+    later = [line.split("processed ")[1] for line in lines[8:16]]
+    assert later == [f"a-{n}@5" for n in reversed(range(8))]  # a-7's ends first
     owners = lines[lines.index("owners") + 1 :][:8]
     assert [line.split(":")[0] for line in owners] == [f"  a-{n}" for n in range(8)]
     repeated = Outcome(HISTORY, ledger, {}, {}).repeated

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie.histories.ledger import Ledger, Place
+from coterie.histories.ledger import Ledger, Note, Place
 from coterie.histories.timeline import clock, runs, span, timeline
 
 if TYPE_CHECKING:
@@ -139,16 +139,13 @@ class Outcome:
 
     Each list is empty if all is well; its items name the records, the members and the moment.
 
+    A test that looks at any of them, at ``store``, ``outputs`` or ``errors``, and fails, has the
+    timeline in its report.
+
     Attributes
     ----------
     history : Conditions
         What was run.
-    store : dict
-        The application's store at the end.
-    outputs : dict
-        The records of each topic that the application wrote, as ``read_committed`` reads them.
-    errors : list of Note
-        The exceptions of Kafka that ended a member, which then started again.
     skipped : list of Note
         The events of a play that its client cannot take part in, each with the reason.
     """
@@ -161,9 +158,26 @@ class Outcome:
         outputs: dict[str, list[ConsumerRecord]],
     ) -> None:
         self.history, self._ledger = history, ledger
-        self.store, self.outputs = store, outputs
-        self.errors = [note for note in ledger.notes if note.kind == "failed"]
+        self._store, self._outputs = store, outputs
         self.skipped = [note for note in ledger.notes if note.kind == "skipped"]
+
+    @cached_property
+    def store(self) -> dict[Any, Any]:
+        """The application's store at the end."""
+        self.show([])
+        return self._store
+
+    @cached_property
+    def outputs(self) -> dict[str, list[ConsumerRecord]]:
+        """The records of each topic that the application wrote, as ``read_committed`` does."""
+        self.show([])
+        return self._outputs
+
+    @cached_property
+    def errors(self) -> list[Note]:
+        """The exceptions of Kafka that ended a member, which then started again."""
+        self.show([])
+        return [note for note in self._ledger.notes if note.kind == "failed"]
 
     @cached_property
     def commits(self) -> list[Commit]:
@@ -208,7 +222,7 @@ class Outcome:
         """
         return timeline(self.history, self._ledger, list(items))
 
-    def show(self, items: Findings) -> None:
+    def show(self, items: list[Any]) -> None:
         """Make the timeline part of the report of the test that is running."""
         from coterie.histories.reporting import report
 
