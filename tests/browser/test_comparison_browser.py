@@ -62,7 +62,12 @@ def test_rebalances_are_marked_where_they_began(browser, cut):
         assert browser.script(FILLS, chart).count(accent) == len(lane["rebalances"]["marks"])
 
 
-def test_a_bar_tells_its_owners_and_its_times_in_ms(browser, cut):
+def clock(ms):
+    minutes, rest = divmod(ms, 60_000)
+    return f"{minutes}:{rest / 1000:06.3f}".removesuffix(".000")
+
+
+def test_a_bar_tells_its_owners_and_its_times(browser, cut):
     path, data = cut
     browser.open(path)
     rows = browser.script(ROWS, 0)
@@ -73,7 +78,13 @@ def test_a_bar_tells_its_owners_and_its_times_in_ms(browser, cut):
     told = browser.wait(TIP, browser.all(".chart")[0], number)
     assert told.splitlines()[0] == "topic1/0"
     assert "c1" in told
-    assert f"{bar[1]:,} ms to {bar[2]:,} ms" in told
+    assert f"{clock(bar[1])} to {clock(bar[2])} (for {clock(bar[2] - bar[1])})" in told
+    labels = "return echarts.getInstanceByDom(arguments[0]).getOption().xAxis[0].axisLabel"
+    shown = f"{labels}.formatter(arguments[1])"
+    chart = browser.all(".chart")[0]
+    times_ms = (0, 65_000, 1_170_000, 3_600_250)
+    texts = [browser.script(shown, chart, time_ms) for time_ms in times_ms]
+    assert texts == ["0:00", "1:05", "19:30", "1:00:00.250"]
 
 
 def test_costs_are_a_table_with_a_dash_for_what_there_is_not(browser, cut):

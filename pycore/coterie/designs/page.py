@@ -40,7 +40,8 @@ def render(comparison: Comparison) -> Iterator[str]:
     title = f"{comparison.name}: one scenario, {len(comparison.runs)} designs"
     if len(comparison.runs) == 1:
         title = f"{comparison.name}: {next(iter(comparison.runs))}"
-    basis = "from one scenario in virtual time. Times are the scenario's, in ms."
+    times = "Times are the scenario's: minutes and seconds in charts, ms in tables."
+    basis = f"from one scenario in virtual time. {times}"
     subtitle = comparison.scenario.doc
     page = shell.Page(title, subtitle, "the costs", basis, scripts, page_data(comparison))
     return shell.render(page)

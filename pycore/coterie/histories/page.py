@@ -34,7 +34,8 @@ def page(history: Conditions, application: Application) -> str:
     ]
     name = getattr(application, "__name__", "an application")
     title = f"{name}: one history of a group"
-    basis = "from one history in virtual time. Times are the history's, in ms."
+    times = "Times are the history's: minutes and seconds in charts, ms in tables."
+    basis = f"from one history in virtual time. {times}"
     data = page_data(outcome, run)
     whole = shell.Page(title, repr(history), "the owners", basis, scripts, data)
     return "".join(shell.render(whole))

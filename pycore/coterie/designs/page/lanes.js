@@ -5,8 +5,12 @@
 const ROWS_ABOVE = ["scenario", "rebalances"];
 const OWNER_TINTS = [0, 2, 3, 4, 5, 6, 7];  // of PALETTE; the one left out stands for two owners
 
-function inMs(value) {
-  return formatNumber(value) + " ms";
+function onClock(ms) {  // M:SS, with hours and milliseconds where there are some
+  const two = (number) => String(number).padStart(2, "0");
+  const [hours, minutes, seconds] = [ms / 3600000, ms / 60000 % 60, ms / 1000 % 60].map(Math.floor);
+  const rest = Math.floor(ms % 1000);
+  return (hours ? hours + ":" + two(minutes) : minutes) + ":" + two(seconds)
+    + (rest ? "." + String(rest).padStart(3, "0") : "");
 }
 
 function ownerText(names) {
@@ -55,13 +59,13 @@ function drawnItem(lane) {
 }
 
 function laneTip(lane, [row, from, to, what]) {
-  if (row === 0) return tip(...opsAt(from, to).map(([at, text]) => inMs(at) + ": " + visible(text)));
+  if (row === 0) return tip(...opsAt(from, to).map(([at, text]) => onClock(at) + ": " + visible(text)));
   if (row === 1) return tip(plural(what, "rebalance"), to - from > 1
-    ? "from " + inMs(from) + " to " + inMs(to) : "at " + inMs(from));
+    ? "from " + onClock(from) + " to " + onClock(to) : "at " + onClock(from));
   const names = lane.owners[what];
   return tip(visible(DATA.partitions[row - ROWS_ABOVE.length]),
     (names.length > 1 ? names.length + " owners: " : "") + ownerText(names),
-    inMs(from) + " to " + inMs(to) + " (" + inMs(to - from) + ")");
+    onClock(from) + " to " + onClock(to) + " (for " + onClock(to - from) + ")");
 }
 
 const TOLD_OPS = 12;  // in one tooltip
@@ -75,9 +79,8 @@ function opsAt(from, to) {
 function laneOption(lane) {
   const whole = base([0, DATA.until_ms], { slider: true, aside: true });
   const names = [...ROWS_ABOVE, ...DATA.partitions.map(visible)];
-  Object.assign(whole.xAxis, { type: "value" });
-  whole.xAxis.axisLabel.formatter = inMs;
-  whole.dataZoom[1].labelFormatter = inMs;
+  whole.xAxis.axisLabel.formatter = onClock;
+  whole.dataZoom[1].labelFormatter = onClock;
   whole.grid.top = 8;
   whole.yAxis = { type: "category", inverse: true, data: names.map((_, index) => index),
     axisTick: { show: false }, axisLine: { show: false }, splitLine: { show: false },

@@ -40,7 +40,7 @@ function show() {
   const lanes = DATA.lanes.map(laneFigure);
   MAIN.replaceChildren(...[
     el("h2", { tabindex: "-1" }, "What it cost"), el("div", { class: "costs" }, new DataTable(costsTable()).element),
-    el("p", { class: "quiet" }, "- is a cost that does not exist in a design. Times are those of the scenario, in ms."),
+    el("p", { class: "quiet" }, "- is a cost that does not exist in a design."),
     el("h2", {}, "Who owned which partition when"), leftOut(), legend(), ...lanes,
     el("h2", {}, "What happens"), new DataTable(opsTable()).element,
   ].filter(Boolean));
