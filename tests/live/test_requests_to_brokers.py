@@ -122,6 +122,38 @@ def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
     assert [link.closed for link in links] == [1, 0, 1, 1]  # the second one was closed by itself
 
 
+def test_brokers_have_a_bound_and_those_that_are_named_no_more_are_forgotten(monkeypatch):
+    links, named = [], [1]
+
+    class Liar(Link):
+        """Names another coordinator each time."""
+
+        async def ask(self, api, body):
+            if api == "FindCoordinator":
+                return {"errorCode": 0, "nodeId": 2_000 + len(links), "host": "h", "port": 1}
+            nodes = [{"nodeId": n, "host": f"h{n}", "port": 9_000} for n in range(named[0])]
+            return await super().ask(api, body) | {"brokers": nodes}
+
+    async def connect(host, port, *_):
+        links.append(Liar((host, port)))
+        return links[-1]
+
+    async def requests():
+        async with Cluster((("first", 9_092),), ClientConfig()) as known:
+            for _ in range(20):
+                await known.coordinator("g")
+                await known.topic("t")
+            assert known.nodes == (0,)
+            assert len(known._connections) == len(known._opening) == len(known._reached) == 1
+            assert len([link for link in links if link.is_open]) == 1
+            named[0] = 1_001
+            with pytest.raises(ClusterError, match="names more than 1,000 brokers"):
+                await known.topic("t")
+
+    monkeypatch.setattr(cluster, "connect", connect)
+    run(requests())
+
+
 @pytest.fixture
 def closing(monkeypatch):
     """A place where connections are closed, whatever is asked."""

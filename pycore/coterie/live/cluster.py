@@ -20,6 +20,7 @@ Found = TypeVar("Found")
 DEFAULT_PORT = 9092
 GROUP_KEY = 0  # of FindCoordinator: the key is a group's id
 SETUP_MS = "socket.connection.setup.timeout.ms"
+BROKERS_MAX = 1_000  # each may get connections
 CLOSE_S = 1.0  # for the goodbyes of TLS, which a broker may never answer
 
 
@@ -179,9 +180,9 @@ class Cluster:
         body = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
         answer = await self.ask("Metadata", body)
         self.cluster_id = answer.get("clusterId")
-        self._brokers = {
-            broker["nodeId"]: (broker["host"], broker["port"]) for broker in answer["brokers"]
-        }
+        self._put_brokers(
+            {broker["nodeId"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
+        )
         for topic in answer["topics"]:
             if topic["name"] == name:
                 return _topic_of(topic)
@@ -208,8 +209,27 @@ class Cluster:
         node = answer["nodeId"]
         if node < 0:
             raise ClusterError(f"group {group!r}: the broker names no coordinator")
-        self._brokers[node] = answer["host"], answer["port"]
+        self._put_brokers(self._brokers | {node: (answer["host"], answer["port"])})
         return await self.connection(node)
+
+    def _put_brokers(self, brokers: dict[int, tuple[str, int]]) -> None:
+        """Take the brokers that are known now; forget what is known of others.
+
+        Raises
+        ------
+        ClusterError
+            There are too many.
+        """
+        if len(brokers) > BROKERS_MAX:
+            raise ClusterError(f"{self._source}: names more than {BROKERS_MAX:,} brokers")
+        self._brokers = brokers
+        self._reached &= {*brokers.values(), *self._bootstrap}
+        nodes = {*brokers, *self._bootstrap}
+        for key, lock in list(self._opening.items()):
+            if key[0] not in nodes and not lock.locked():
+                del self._opening[key]
+                if key in self._connections:
+                    self._connections.pop(key).close()
 
     async def patiently(self, work: Callable[[], Awaitable[Found]]) -> Found:
         """Return what ``work`` returns; call it again, with pauses, after what may pass.
