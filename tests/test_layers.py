@@ -102,7 +102,7 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
     for room, rows in {
         "insight": [
             *(
-                "fields tables",
+                "fields parameters tables",
                 "records",
                 "groups",
                 "offsets",

@@ -7,6 +7,7 @@ import click
 import pytest
 
 from coterie.cli import coterie
+from coterie.errors import ArgumentError
 from coterie.insight.offsets import loss_counts
 from coterie.insight.offsets.loss_findings import Thresholds
 from coterie.insight.questions import audit, expire, explain, growth, lag, metrics, undo
@@ -63,3 +64,18 @@ def test_a_watch_looks_every_ten_seconds_and_covers_a_week():
     """docs/watch.md: `--interval` (10 seconds), `--keep` (7 days)."""
     given = defaults_of(command("watch"))
     assert (given["--interval"], given["--keep"]) == (10.0, 7 * 86_400_000)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_python_and_spark_refuse_what_an_option_refuses(name):
+    """One bound for each parameter, whoever asks; with it the command has an option."""
+    options, least = defaults_of(command(name)), {}
+    for field in dataclasses.fields(QUESTIONS[name].Parameters):
+        if field.metadata:
+            assert field.default is None or field.name in options
+            least[field.name] = field.metadata["least"]
+    for parameter, value in least.items():
+        QUESTIONS[name].Parameters(**{parameter: value})
+        with pytest.raises(ArgumentError, match=f"{parameter} must be at least {value}"):
+            QUESTIONS[name].Parameters(**{parameter: value - 1})
+    assert bool(least) == (name in ("audit", "explain", "growth"))

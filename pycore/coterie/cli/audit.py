@@ -14,11 +14,10 @@ import click
 from coterie.base.printable import printable
 from coterie.base.times import format_time
 from coterie.cli import question_command as asking
-from coterie.cli.broker_logs import flap_options, read_logs, request_log_options
+from coterie.cli.broker_logs import read_logs, request_log_options
 from coterie.cli.failures import say
 from coterie.cli.logs import Since
-from coterie.cli.loss_options import loss_options
-from coterie.cli.params import DURATION
+from coterie.cli.params import parameter_options
 from coterie.insight import tables
 from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.commit_findings import REWIND
@@ -38,7 +37,6 @@ SUMMARY = {
 }
 STYLES = {audit.DATA: "bold red", audit.PROGRESS: "bold yellow", audit.COST: "bold cyan"}
 BEFORE_MS = 600_000  # of a finding, for what led to it
-DEFAULT = audit.Parameters()
 ONE_REWIND = re.compile(r"from \d+ back to |.* set back at once, by ")
 WAYS_SHOWN = 5
 
@@ -60,45 +58,7 @@ WAYS_SHOWN = 5
     metavar="KIND",
     help="Do not look for this; repeatable.",
 )
-@click.option(
-    "--rewind-by",
-    type=click.IntRange(min=1),
-    default=DEFAULT.rewind_by,
-    show_default=True,
-    help="Report a commit that goes back by at least so many offsets.",
-)
-@click.option(
-    "--no-progress",
-    type=click.IntRange(min=2),
-    default=DEFAULT.no_progress,
-    show_default=True,
-    help="Report so many commits of the same offset in a row.",
-)
-@click.option(
-    "--metadata-bytes",
-    type=click.IntRange(min=0),
-    default=DEFAULT.metadata_bytes,
-    show_default=True,
-    help="Report metadata larger than this.",
-)
-@click.option(
-    "--revoking-for",
-    "revoking_ms",
-    type=DURATION,
-    default="1m",
-    show_default=True,
-    help="Report a member of a consumer group that does not give up partitions for so long.",
-)
-@click.option(
-    "--takeovers",
-    type=click.IntRange(min=2),
-    default=DEFAULT.takeovers,
-    show_default=True,
-    help="Report a static id that changes hands so often within --window.",
-)
-@click.option("--window", "window_ms", type=DURATION, default="10m", show_default=True)
-@loss_options
-@flap_options
+@parameter_options(audit.Parameters)
 @click.option(
     "--top",
     type=click.IntRange(min=1),

@@ -12,9 +12,8 @@ from coterie.base.log_layouts import LogReader
 from coterie.base.times import log_zone
 from coterie.base.user_files import open_lines
 from coterie.cli.failures import Failed, say
-from coterie.cli.params import DURATION
 from coterie.errors import CoterieError
-from coterie.insight.questions import explain, server_log
+from coterie.insight.questions import server_log
 from coterie.insight.questions.server_log_lines import BrokerLogLine
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -58,20 +57,6 @@ def request_log_options(command: Decorated) -> Decorated:
         metavar="FILE",
         multiple=True,
         help="kafka.request.logger's at DEBUG: who joined and left, and why (KIP-800); repeatable.",
-    )(command)
-
-
-def flap_options(command: Decorated) -> Decorated:
-    """``--flap-count`` and ``--flap-window``."""
-    command = click.option(
-        "--flap-window", "flap_window_ms", type=DURATION, default="10m", show_default=True
-    )(command)
-    return click.option(
-        "--flap-count",
-        type=click.IntRange(min=2),
-        default=explain.Parameters.flap_count,
-        show_default=True,
-        help="A client that joins and leaves so often within --flap-window is flapping.",
     )(command)
 
 

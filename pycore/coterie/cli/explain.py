@@ -11,9 +11,9 @@ import click
 from coterie.base.printable import printable
 from coterie.base.times import format_time
 from coterie.cli import question_command as asking
-from coterie.cli.broker_logs import flap_options, read_logs, request_log_options, server_log_option
+from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import say
-from coterie.cli.params import at_option
+from coterie.cli.params import at_option, parameter_options
 from coterie.insight import tables
 from coterie.insight.groups.causes import counted
 from coterie.insight.question_engine import PartitionAnswer, Row
@@ -51,7 +51,7 @@ def number_of_clients(ctx: click.Context, param: click.Parameter, value: str) ->
 @at_option
 @server_log_option
 @request_log_options
-@flap_options
+@parameter_options(explain.Parameters)
 @click.option(
     "--clients",
     "clients_named",

@@ -9,7 +9,7 @@ import click
 
 from coterie.base.times import format_duration
 from coterie.cli import question_command as asking
-from coterie.cli.params import DURATION
+from coterie.cli.params import parameter_options
 from coterie.insight import tables
 from coterie.insight.question_engine import Row
 from coterie.insight.questions import growth
@@ -42,21 +42,8 @@ COLUMNS = {
     help="What a line of the table is; data has a row for each group and topic.",
 )
 @click.option("--top", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
-@click.option(
-    "--interval",
-    "interval_ms",
-    type=DURATION,
-    default="1s",
-    show_default=True,
-    help="Commits of a partition are too often if the average time between two is below this.",
-)
 @click.option("--too-often", is_flag=True, help="Only groups that commit too often.")
-@click.option(
-    "--every",
-    "every_ms",
-    type=DURATION,
-    help="Count over time: a line of the table is a span of this length, whatever --by and --top.",
-)
+@parameter_options(growth.Parameters)
 def command(
     by: str,
     top: int,

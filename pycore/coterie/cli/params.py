@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.base.times import format_time, parse_duration, parse_time
+from coterie.base.times import format_duration, format_time, parse_duration, parse_time
 from coterie.cli.failures import say
 from coterie.state.replay_engine import AUTO, ENGINE_NAMES, Where, is_registered
 
@@ -180,6 +181,28 @@ def group_exclude_option(command: Decorated) -> Decorated:
         multiple=True,
         help="Without the groups that PATTERN matches, as 'test*'; repeatable.",
     )(command)
+
+
+def parameter_options(question: type[Any]) -> Callable[[Decorated], Decorated]:
+    """Add the options of a question's ``Parameters`` (``coterie.insight.parameters``)."""
+
+    def add(command: Decorated) -> Decorated:
+        for one in reversed(fields(question)):
+            if one.metadata:
+                is_duration, default = one.name.endswith("_ms"), one.default
+                if is_duration and default is not None:
+                    default = format_duration(default)
+                command = click.option(
+                    one.metadata["option"] or f"--{one.name.replace('_', '-')}",
+                    one.name,
+                    type=DURATION if is_duration else click.IntRange(min=one.metadata["least"]),
+                    default=default,
+                    show_default=True,
+                    help=one.metadata["text"],
+                )(command)
+        return command
+
+    return add
 
 
 def at_option(command: Decorated) -> Decorated:

@@ -35,7 +35,8 @@ from coterie.insight.offsets.loss_findings import (
     Losses,
     Thresholds,
 )
-from coterie.insight.questions import audit_loops
+from coterie.insight.parameters import check_bounds, parameter, same
+from coterie.insight.questions import audit_loops, explain
 from coterie.insight.questions.audit_groups import (
     FLAPPING,
     GENERATION_GAP,
@@ -111,51 +112,51 @@ KINDS = {  # in order of severity
 class Parameters:
     """What to look for, and the thresholds.
 
-    Attributes
-    ----------
-    only : tuple of str
-        Kinds to look for; empty: all.
-    rewind_by : int
-        The least number of offsets that a rewind goes back.
-    no_progress : int
-        The least number of successive commits of one offset that is a finding.
-    metadata_bytes : int
-        Metadata of more bytes are large (by default, a broker refuses more than 4096).
-    skip_by, skip_rate : int
-        The least number of records that a skip passes over; and the least speed, in records a
-        second, of one that only its speed shows.
-    stall_ms : int
-        The shortest stall.
-    open_ms : int
-        The least age of an open transaction.
-    revoking_ms : int
-        The least time in which a member does not give up partitions; one that was fenced for it
-        is a finding, whatever its rebalance timeout was.
-    takeovers, window_ms : int
-        A static id is contested if it is taken over this many times within this window.
-    flap_count, flap_window_ms : int
-        A client flaps if it leaves and joins alternately this many times within this window.
-    broker_log_lines : tuple of server_log.BrokerLogLine
-        Lines of a broker's request log: they name the client that took over a static id.
-    live : Live or None
-        The state to compare with.
+    ``only``: kinds to look for; empty: all. ``broker_log_lines``: of a broker's request log, which
+    name the client that took over a static id. ``live``: the state to compare with.
     """
 
     only: tuple[str, ...] = ()
-    rewind_by: int = 1
-    no_progress: int = 10
-    metadata_bytes: int = 1024
-    skip_by: int = 1
-    skip_rate: int = 1000
-    stall_ms: int = 60_000
-    open_ms: int = 10_000
-    revoking_ms: int = 60_000
-    takeovers: int = 3
-    window_ms: int = 600_000
-    flap_count: int = 4
-    flap_window_ms: int = 600_000
+    rewind_by: int = parameter(
+        1, "Report a commit that goes back by at least so many offsets.", least=1
+    )
+    no_progress: int = parameter(10, "Report so many commits of the same offset in a row.", least=2)
+    metadata_bytes: int = parameter(1024, "Report metadata larger than this.")
+    skip_by: int = parameter(
+        1, "Report a commit that passes over at least so many records.", least=1
+    )
+    skip_rate: int = parameter(
+        1000,
+        "Records a second: a step forward that nothing but its size shows to be a skip is at least "
+        "so fast.",
+        least=1,
+    )
+    stall_ms: int = parameter(
+        60_000,
+        "Report a partition that stands still so long while others of its topic move.",
+        option="--stall-for",
+    )
+    open_ms: int = parameter(
+        10_000,
+        "Report offsets that wait for the end of a transaction at least so long.",
+        option="--open-for",
+    )
+    revoking_ms: int = parameter(
+        60_000,
+        "Report a member of a consumer group that does not give up partitions for so long.",
+        option="--revoking-for",
+    )
+    takeovers: int = parameter(
+        3, "Report a static id that changes hands so often within --window.", least=2
+    )
+    window_ms: int = parameter(600_000, "See --takeovers.", option="--window")
+    flap_count: int = same(explain.Parameters, "flap_count")
+    flap_window_ms: int = same(explain.Parameters, "flap_window_ms")
     broker_log_lines: tuple[BrokerLogLine, ...] = ()
     live: Live | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
     def looks_for(self, kind: str) -> bool:
         return not self.only or kind in self.only

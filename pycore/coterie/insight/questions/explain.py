@@ -41,6 +41,7 @@ from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
+from coterie.insight.parameters import check_bounds, parameter
 from coterie.insight.questions import explain_members, server_log
 from coterie.insight.questions import server_log_phrases as phrases
 from coterie.insight.questions.explain_removals import (
@@ -113,9 +114,14 @@ Row = dict[str, Any]
 class Parameters:
     """What counts as flapping, and lines of a broker's logs."""
 
-    flap_count: int = 4
-    flap_window_ms: int = 600_000
+    flap_count: int = parameter(
+        4, "A client that joins and leaves so often within --flap-window is flapping.", least=2
+    )
+    flap_window_ms: int = parameter(600_000, "See --flap-count.", option="--flap-window")
     broker_log_lines: tuple[BrokerLogLine, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 def aggregates(

@@ -31,6 +31,7 @@ from coterie.insight.offsets.weights import (
     run_starts,
     superseded,
 )
+from coterie.insight.parameters import check_bounds, parameter
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import LOW, KeyNumbers, Keys, NameNumbers, Table
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
@@ -102,17 +103,23 @@ UNKNOWN_OF_EMPTY = ("group_id", "topic", "time", "first_timestamp", "last_timest
 class Parameters:
     """The threshold for frequent commits, and the length of time spans.
 
-    Attributes
-    ----------
-    interval_ms : int
-        Below this average time between commits of a partition, a group commits too often.
-    every_ms : int or None
-        Count in time spans of this length, by the records' own timestamps, with a row for each;
-        None: one row for the whole log.
+    With ``every_ms`` there is a row for each span, by the records' own timestamps.
     """
 
-    interval_ms: int = 1000
-    every_ms: int | None = None
+    interval_ms: int = parameter(
+        1000,
+        "Commits of a partition are too often if the average time between two is below this.",
+        option="--interval",
+    )
+    every_ms: int | None = parameter(
+        None,
+        "Count over time: a line of the table is a span of this length, whatever --by and --top.",
+        option="--every",
+        least=1,
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 def aggregates(
