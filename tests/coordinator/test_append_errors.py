@@ -63,19 +63,26 @@ def error_of(response):
     return response.partitions[0].error if hasattr(response, "partitions") else response.error
 
 
-@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.name)
+def reported(ask, error, appends, behaviour="3.9"):
+    """The error of a request whose last append fails, within its call or later."""
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, appends=appends)
+    if appends == "immediate":
+        return error_of(ask(coordinator, lambda: coordinator.fail_append(error)).response)
+    pending = ask(coordinator, lambda: None)
+    *earlier, append = coordinator.appends
+    assert behaviour == "4.1" or not earlier
+    for each in earlier:
+        each.complete()
+    assert append.kind == ask.__name__
+    append.complete(error)
+    return error_of(pending.response)
+
+
 @pytest.mark.parametrize(("ask", "table"), REQUESTS, ids=lambda one: getattr(one, "__name__", ""))
 @pytest.mark.parametrize("appends", ["immediate", "deferred"])
-def test_a_failed_append_is_answered_by_the_table_of_its_kind(ask, table, error, appends):
-    coordinator = GroupCoordinator(appends=appends)
-    if appends == "immediate":
-        pending = ask(coordinator, lambda: coordinator.fail_append(error))
-    else:
-        pending = ask(coordinator, lambda: None)
-        (append,) = coordinator.appends
-        assert append.kind == ask.__name__
-        append.complete(error)
-    assert error_of(pending.response) is table.get(error, error)
+def test_a_failed_append_is_answered_by_the_table_of_its_kind(ask, table, appends):
+    answers = {error: reported(ask, error, appends) for error in FAILURES}
+    assert answers == {error: table.get(error, error) for error in FAILURES}
 
 
 # Of 4.1.1: GroupMetadataManager.appendGroupMetadataErrorToResponseError, and
@@ -92,39 +99,29 @@ KAFKA_4 = {
 }
 
 
-@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.name)
 @pytest.mark.parametrize("ask", [ask for ask, _ in REQUESTS], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("appends", ["immediate", "deferred"])
-def test_since_kafka_4_there_is_one_table(ask, error, appends):
+def test_since_kafka_4_there_is_one_table(ask, appends):
     table = dict(KAFKA_4)
     if ask in (offset_commit, txn_offset_commit):
         table[Error.NETWORK_EXCEPTION] = Error.COORDINATOR_LOAD_IN_PROGRESS
-    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, appends=appends)
-    if appends == "immediate":
-        pending = ask(coordinator, lambda: coordinator.fail_append(error))
-    else:
-        pending = ask(coordinator, lambda: None)
-        *earlier, append = coordinator.appends
-        for each in earlier:
-            each.complete()
-        assert append.kind == ask.__name__
-        append.complete(error)
-    assert error_of(pending.response) is table.get(error, error)
+    answers = {error: reported(ask, error, appends, "4.1") for error in FAILURES}
+    assert answers == {error: table.get(error, error) for error in FAILURES}
 
 
-@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.name)
-def test_a_failed_append_of_an_empty_generation_or_of_tombstones_is_not_reported(error):
-    coordinator = GroupCoordinator()
-    (member,) = stable(coordinator)
-    before = len(coordinator.log)
-    coordinator.fail_append(error, 2)
-    assert coordinator.leave_group("g", [member]).members[0].error is Error.NONE
-    assert coordinator.describe_group("g").state == "Empty"
-    assert coordinator.delete_groups(["g"]).groups[0].error is Error.NONE
-    assert coordinator.snapshot("g") is None
-    assert len(coordinator.log) == before
-    coordinator.failover()
-    assert coordinator.describe_group("g").state == "Stable"  # as the log still has it
+def test_a_failed_append_of_an_empty_generation_or_of_tombstones_is_not_reported():
+    for error in FAILURES:
+        coordinator = GroupCoordinator()
+        (member,) = stable(coordinator)
+        before = len(coordinator.log)
+        coordinator.fail_append(error, 2)
+        assert coordinator.leave_group("g", [member]).members[0].error is Error.NONE, error
+        assert coordinator.describe_group("g").state == "Empty", error
+        assert coordinator.delete_groups(["g"]).groups[0].error is Error.NONE, error
+        assert coordinator.snapshot("g") is None, error
+        assert len(coordinator.log) == before, error
+        coordinator.failover()
+        assert coordinator.describe_group("g").state == "Stable", error  # as the log still has it
 
 
 @pytest.mark.parametrize("failures", [1, 3])

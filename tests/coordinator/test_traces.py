@@ -176,12 +176,6 @@ def test_under_behaviour_24_the_static_member_keeps_its_partition_till_its_sessi
     assert not [at for at, _ in moves if 307_100 < at < 667_000]
 
 
-@pytest.mark.parametrize("name", ["vote-majority", "vote-tie"])
-def test_the_vote_of_the_documentation_is_kafkas(name):
-    trace, expected = scenario(name)
-    assert not list(compare_traces(expected, run_trace(trace)))
-
-
 def test_sugar_stands_for_ids_subscriptions_and_assignments():
     lines = list(
         run_trace(

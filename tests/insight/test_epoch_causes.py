@@ -13,12 +13,16 @@ from coterie.insight.records.partition_view import read_partitions
 from support.consumer_groups import golden
 from support.insight import trace_causes
 
-TRACES = [
-    pytest.param(name, behaviour, id=f"{behaviour}-{name}")
-    for behaviour, folder in golden.BEHAVIOURS.items()
-    for name in golden.names()
-    if folder is None or (golden.FOLDER / folder / f"{name}.expected.jsonl.gz").exists()
-]
+def in_each_trace(check):
+    """A test, for each behaviour, of all traces that Kafka answered under it."""
+
+    @pytest.mark.parametrize(("behaviour", "folder"), golden.BEHAVIOURS.items())
+    def test(behaviour, folder):
+        for name in golden.names():
+            if folder is None or (golden.FOLDER / folder / f"{name}.expected.jsonl.gz").exists():
+                check(name, behaviour)
+
+    return test
 
 
 @cache
@@ -48,7 +52,7 @@ def who(row, *whats):
     return {cause["member_id"] for cause in row["causes"] if cause["what"] in whats}
 
 
-@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+@in_each_trace
 def test_causes_by_the_records_are_what_the_requests_asked_for(name, behaviour):
     rows = epochs_of(explained(name, behaviour))
     for epoch in trace_causes.epochs(name, behaviour):
@@ -72,7 +76,7 @@ def test_causes_by_the_records_are_what_the_requests_asked_for(name, behaviour):
     assert not any(rows.values())
 
 
-@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+@in_each_trace
 def test_an_epoch_is_reconciled_when_kafka_says_that_the_group_is_stable(name, behaviour):
     rows = explained(name, behaviour)
     stable, computed = {}, {}
@@ -96,7 +100,7 @@ def test_an_epoch_is_reconciled_when_kafka_says_that_the_group_is_stable(name, b
                 assert row["target_at"] in computed.get(place, set()) | ends
 
 
-@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+@in_each_trace
 def test_partition_seconds_without_an_owner_are_those_of_the_records(name, behaviour):
     rows = explained(name, behaviour)
     expected = trace_causes.unowned_ms(name, behaviour)
@@ -108,7 +112,7 @@ def test_partition_seconds_without_an_owner_are_those_of_the_records(name, behav
         assert most >= least
 
 
-@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+@in_each_trace
 def test_a_group_is_downgraded_as_often_as_kafka_says(name, behaviour):
     rows = explained(name, behaviour)
     actual = Counter(

@@ -86,55 +86,58 @@ def topic_ids(name):
     return set(ids.values())
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def trace(request):
-    """The name of a trace, its coordinator, and the groups of its log by id."""
-    coordinator, batches = played(request.param)
-    state = PartialState()
-    state.fold(0).scan(log_of(batches), file="log")
-    return request.param, coordinator, {row["group_id"]: row for row in state.groups()}
+@pytest.fixture(scope="module")
+def traces():
+    """Of each trace: its name, its coordinator, and the groups of its log by id."""
+    found = []
+    for name in NAMES:
+        coordinator, batches = played(name)
+        state = PartialState()
+        state.fold(0).scan(log_of(batches), file="log")
+        found.append((name, coordinator, {row["group_id"]: row for row in state.groups()}))
+    return found
 
 
-def test_a_log_has_the_groups_that_the_coordinator_lists(trace):
-    _, coordinator, rows = trace
-    listed = {group.group_id: group.type.lower() for group in coordinator.list_groups().groups}
-    assert {group_id: row["type"] for group_id, row in rows.items()} == listed
+def test_a_log_has_the_groups_that_the_coordinator_lists(traces):
+    for name, coordinator, rows in traces:
+        listed = {group.group_id: group.type.lower() for group in coordinator.list_groups().groups}
+        assert {group_id: row["type"] for group_id, row in rows.items()} == listed, name
 
 
-def test_a_consumer_group_of_a_log_is_the_one_that_is_described(trace):
-    name, coordinator, rows = trace
-    ids = [group_id for group_id, row in rows.items() if row["type"] == "consumer"]
-    for head, assignor, members in described(coordinator, ids):
-        row = rows[head[0]]
-        voted = any(member["server_assignor"] for member in row["members"])
-        assert shown(row)[::2] == (head, members)
-        assert assignor == (row["protocol"] if voted else default_assignor(name))
+def test_a_consumer_group_of_a_log_is_the_one_that_is_described(traces):
+    for name, coordinator, rows in traces:
+        ids = [group_id for group_id, row in rows.items() if row["type"] == "consumer"]
+        for head, assignor, members in described(coordinator, ids):
+            row = rows[head[0]]
+            voted = any(member["server_assignor"] for member in row["members"])
+            assert shown(row)[::2] == (head, members), name
+            assert assignor == (row["protocol"] if voted else default_assignor(name)), name
 
 
-def test_members_of_a_log_have_the_assignments_that_are_described(trace):
-    name, coordinator, rows = trace
-    existing = topic_ids(name)
-    for group_id, row in rows.items():
-        if row["type"] == "consumer":
+def test_members_of_a_log_have_the_assignments_that_are_described(traces):
+    for name, coordinator, rows in traces:
+        existing = topic_ids(name)
+        for group_id, row in rows.items():
+            if row["type"] == "consumer":
+                ours = {
+                    member["member_id"]: [
+                        {part["topic_id"]: part["partitions"] for part in member[kind]
+                         if part["topic_id"] in existing}
+                        for kind in ("current_assignment", "target_assignment")
+                    ]
+                    for member in row["members"]
+                }  # fmt: skip
+                assert ours == assignments(coordinator, group_id, existing), name
+
+
+def test_offsets_of_a_log_are_those_that_are_fetched(traces):
+    for name, coordinator, rows in traces:
+        for group_id, row in rows.items():
             ours = {
-                member["member_id"]: [
-                    {part["topic_id"]: part["partitions"] for part in member[kind]
-                     if part["topic_id"] in existing}
-                    for kind in ("current_assignment", "target_assignment")
-                ]
-                for member in row["members"]
-            }  # fmt: skip
-            assert ours == assignments(coordinator, group_id, existing)
-
-
-def test_offsets_of_a_log_are_those_that_are_fetched(trace):
-    _, coordinator, rows = trace
-    for group_id, row in rows.items():
-        ours = {
-            (offset["topic"], offset["partition"]): (offset["offset"], offset["metadata"])
-            for offset in row["offsets"]
-        }
-        assert ours == {
-            (offset.topic, offset.partition): (offset.offset, offset.metadata)
-            for offset in coordinator.offset_fetch(group_id).partitions
-        }
+                (offset["topic"], offset["partition"]): (offset["offset"], offset["metadata"])
+                for offset in row["offsets"]
+            }
+            assert ours == {
+                (offset.topic, offset.partition): (offset.offset, offset.metadata)
+                for offset in coordinator.offset_fetch(group_id).partitions
+            }, name
