@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import coterie.histories
 from coterie import ArgumentError, ConfigError, CoterieError, GroupCoordinator
+from coterie._core.structures.schedule import MOST_CALLS
 from coterie.base import terminal
 from coterie.events import Response
 from coterie.histories import (
@@ -27,7 +28,6 @@ from coterie.histories import (
     tracing,
 )
 from coterie.testing import histories
-from coterie.testing.process import MOST_CALLS
 from support.doc_pages import blocks
 from support.histories.mistakes import Application, CommitsFirst, OwnOffsets
 

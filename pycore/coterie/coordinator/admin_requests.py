@@ -8,8 +8,6 @@ from typing import Any
 from coterie.base.arguments import called
 from coterie.coordinator.pending import Pending, now_or_later
 
-__all__ = ["AdminRequests"]
-
 
 class AdminRequests:
     """Describe, list and delete groups, delete partitions, and apply retention."""

@@ -20,8 +20,6 @@ from coterie.coordinator.trace import run_trace
 from coterie.coordinator.trace_diff import compare_responses
 from coterie.errors import CoterieError
 
-__all__ = ["LinesOf", "in_answered_order"]
-
 EVENTS_MAX = 1_000_000  # played for all attempts together
 CHANGES = frozenset({"transition", "group"})
 Lines = list[dict[str, Any]]

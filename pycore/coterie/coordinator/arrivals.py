@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator
 from coterie.base.times import LogClock
 from coterie.wire.exchanges import Connection, Exchange
 
-__all__ = ["in_order"]
-
 
 def in_order(exchanges: Iterable[Exchange]) -> list[Exchange]:
     """Sort exchanges, given in the order of their lines, by when they were handled.

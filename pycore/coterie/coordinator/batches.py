@@ -11,8 +11,6 @@ from coterie.base.arguments import binary, boolean, integer, sequence
 from coterie.errors import ArgumentError, shown
 from coterie.values import Batch
 
-__all__ = ["LATEST_OFFSET", "batch_row", "read_log"]
-
 LATEST_OFFSET = 2**62  # a log that ends here still has room for appends
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple, Protocol
 from coterie.base.arguments import milliseconds, span
 from coterie.errors import ArgumentError, CoterieError
 
-__all__ = ["Clocked", "SharedClock", "run_until"]
-
 
 class Clocked(Protocol):
     """An object on virtual time: a coordinator, a server, an older design."""

@@ -14,8 +14,6 @@ from typing import Any
 
 from coterie.wire.exchanges import Exchange
 
-__all__ = ["Step", "group_of", "swaps"]
-
 ATTEMPTS = 8  # for one wrong answer
 CLOSE_MS = 1.0  # times in a log are cut to milliseconds
 Step = tuple[Exchange, dict[str, Any], "dict[str, Any] | None"]

@@ -14,8 +14,6 @@ from typing import Any
 from coterie.base.arguments import within
 from coterie.errors import ArgumentError, ConfigError, shown
 
-__all__ = ["CLASSIC_ONLY", "DEFAULTS", "KEEPING_TOPIC_IDS", "REPLAYING", "coordinator_config"]
-
 # Behaviours without consumer groups, and those of Kafka 4, which has them.
 CLASSIC_ONLY = ("3.9", "2.4")
 REPLAYING = ("4.1", "4.1.2", "4.2", "4.3", "4.3.1", "4.4")

@@ -12,8 +12,6 @@ from coterie.coordinator import fields
 from coterie.coordinator.fields import Fields, Kind, entries, integer, string, topic_id
 from coterie.errors import ArgumentError, shown
 
-__all__ = ["KINDS", "read_metadata"]
-
 
 def names(given: Fields, name: str, default: Any) -> tuple[str, ...] | None:
     """Return a list of names; None if it is absent, which is not the same as an empty one."""

@@ -15,8 +15,6 @@ from coterie.coordinator.pending import Pending, now_or_later
 from coterie.coordinator.requests import compile_values
 from coterie.errors import ConfigError
 
-__all__ = ["ConsumerGroupRequests", "derived_topic_id"]
-
 
 def derived_topic_id(topic: str) -> bytes:
     """Return the id that :meth:`ConsumerGroupRequests.set_topics` gives a topic without one."""

@@ -21,8 +21,6 @@ from coterie.consumer_groups import decode_topic_id, encode_topic_id
 from coterie.errors import ArgumentError, shown
 from coterie.values import Error, OffsetAndMetadata
 
-__all__ = ["KINDS", "Fields", "Kind", "MemberOf"]
-
 _INT16, _SHORT = 2**15, 1000
 _MOST_BYTES = 2**31 - 1  # their length is an int32
 

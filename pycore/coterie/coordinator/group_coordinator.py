@@ -31,8 +31,6 @@ from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, shown
 from coterie.values import Batch, Error
 
-__all__ = ["GroupCoordinator"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from typing import Any, SupportsIndex
 from coterie.coordinator.pending import PendingAppend
 from coterie.errors import ArgumentError, shown
 
-__all__ = ["Appends"]
-
 
 class Appends(deque[PendingAppend]):
     """Unfinished appends, oldest first.

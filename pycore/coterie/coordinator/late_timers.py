@@ -14,8 +14,6 @@ from dataclasses import replace
 
 from coterie.coordinator.close_requests import Step, group_of
 
-__all__ = ["moves"]
-
 ATTEMPTS = 8  # timers that may be the late one, for one wrong answer
 JUST_MS = 1e-3  # before the timer: behind whatever else the trace has in that millisecond
 LATE_MS = 1000.0  # before the request; a join's answer shows the end of the rebalance itself

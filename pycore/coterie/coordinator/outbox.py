@@ -14,8 +14,6 @@ from coterie.coordinator.pending import OnComplete, Pending, PendingAppend
 from coterie.errors import CoterieError
 from coterie.events import Response, Unanswered
 
-__all__ = ["Outbox"]
-
 _ANSWERS = (Response, Unanswered)
 
 

@@ -12,8 +12,6 @@ from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.events import Response, Unanswered
 from coterie.values import Error
 
-__all__ = ["Pending", "PendingAppend", "TraceOutput", "now_or_later"]
-
 T = TypeVar("T")
 OnComplete = Callable[
     ["PendingAppend", Error, "int | None"], None

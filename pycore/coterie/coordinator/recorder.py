@@ -7,8 +7,6 @@ from typing import Protocol
 from coterie._core.coordinator.offsets import Trace
 from coterie.coordinator.requests import Compiled
 
-__all__ = ["Recorder"]
-
 
 class Recorder(Protocol):
     """Receives each call, in order; ``coterie.coordinator.recording`` makes a trace of them."""

@@ -23,8 +23,6 @@ from coterie.coordinator.requests import Compiled, show_request
 if TYPE_CHECKING:
     from coterie._core.coordinator.offsets import Trace
 
-__all__ = ["Recording"]
-
 Event = dict[str, Any]
 _NAMES = {number: op for op, number in NUMBER.items()}
 # Ops that have an effect even without an owned partition: they concern the log, not a group.

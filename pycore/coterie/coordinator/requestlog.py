@@ -32,8 +32,6 @@ from coterie.values import Error
 from coterie.wire.apis import READERS
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
 
-__all__ = ["ImportedTrace", "MemberIds", "import_request_log"]
-
 # Errors of a broker that did not pass the request, or the item, to its coordinator.
 _NOT_PASSED_ON = {
     Error.COORDINATOR_NOT_AVAILABLE.name: "the coordinator was not ready",

@@ -14,8 +14,6 @@ from coterie.coordinator import consumer_fields, fields
 from coterie.coordinator.fields import Fields
 from coterie.errors import ArgumentError, shown
 
-__all__ = ["OPS", "Compiled", "compile_request", "compile_values", "has_sugar", "show_request"]
-
 OPS = dict.fromkeys(op for op, each in OPERATIONS.items() if each.traced)  # of traces, in order
 
 # group id, generation, member id, instance id, details

@@ -17,8 +17,6 @@ from coterie.base.log_layouts import LogReader
 from coterie.errors import CoterieError
 from coterie.wire.exchanges import COMPLETED, Connection, Exchange
 
-__all__ = ["Outage", "check_server_log", "outages", "started_times"]
-
 SHORTEST_MS = 1000  # no broker restarts faster
 _STARTED = re.compile(
     r"(?P<begins>\[GroupCoordinator (?:id=)?\d+\]:? Starting up)"

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from coterie._core.structures.timers import TimerWheel
 from coterie.errors import ArgumentError
 
-__all__ = ["session_expirations"]
-
 
 def session_expirations(
     member: npt.ArrayLike, heartbeat_ms: npt.ArrayLike, timeout_ms: npt.ArrayLike

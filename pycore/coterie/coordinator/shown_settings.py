@@ -17,8 +17,6 @@ from typing import Any
 from coterie.coordinator.close_requests import Step
 from coterie.coordinator.restarts import Outage
 
-__all__ = ["Shown", "shown_settings"]
-
 INTERVAL = "group.consumer.heartbeat.interval.ms"
 SESSION = "group.consumer.session.timeout.ms"
 DELAY = "group.initial.rebalance.delay.ms"

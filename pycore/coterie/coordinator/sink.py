@@ -12,8 +12,6 @@ from coterie.coordinator.batches import batch_row
 from coterie.errors import CoterieError
 from coterie.values import Batch
 
-__all__ = ["LogSink", "sink_of"]
-
 _READ = "log_sink.read()"
 
 

@@ -10,8 +10,6 @@ from coterie._core.structures.offsets import Offset, OffsetMap
 from coterie.consumer_groups import DescribedConsumerGroup, described_group
 from coterie.values import OffsetAndMetadata
 
-__all__ = ["GroupSnapshot", "MemberSnapshot", "TimerSnapshot"]
-
 Key = tuple[str, int]
 
 

@@ -20,8 +20,6 @@ from coterie.coordinator.consumer_fields import read_metadata
 from coterie.coordinator.requests import compile_request, has_sugar
 from coterie.errors import ArgumentError, ConfigError, TraceError, shown
 
-__all__ = ["Trace", "load_trace", "run_trace"]
-
 _INT64 = 2**63
 
 

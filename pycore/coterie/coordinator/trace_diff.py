@@ -17,8 +17,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-__all__ = ["Difference", "compare_responses", "compare_traces"]
-
 _SORTED_BY = {
     "members": ("member_id", "group_instance_id"),
     "partitions": ("topic", "partition"),

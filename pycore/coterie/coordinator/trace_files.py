@@ -7,8 +7,6 @@ from pathlib import Path
 
 from coterie.errors import CoterieError
 
-__all__ = ["TRACE_ENDS", "found_traces", "stem"]
-
 TRACE_ENDS = (".trace.jsonl", ".trace.jsonl.gz")
 
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from coterie.base.log_layouts import LogReader
 
-__all__ = ["Removal", "removals", "shows_deletion"]
-
 _REMOVED = re.compile(
     r"\[Group[^]]*\]:? (?:"
     r"Removed [1-9]\d* expired offsets"

@@ -16,8 +16,6 @@ from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.values import Error
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it
 
-__all__ = ["LoggedTopics"]
-
 Change = tuple[float, dict[str, Any]]
 _TOPIC_APIS = frozenset({"METADATA", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS"})
 _INTERNAL = ("__consumer_offsets", "__transaction_state")

@@ -32,8 +32,6 @@ from coterie.errors import CoterieError
 from coterie.events import Response, Transition
 from coterie.values import Error
 
-__all__ = ["Changes", "Summary", "what_if"]
-
 _REJOIN = {Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID}
 _STALE = {Error.ILLEGAL_GENERATION, Error.STALE_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID,
           Error.GROUP_ID_NOT_FOUND}  # fmt: skip

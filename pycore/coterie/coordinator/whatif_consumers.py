@@ -17,8 +17,6 @@ from coterie.consumer_groups import ConsumerGroupChange, decode_topic_id
 from coterie.events import Append
 from coterie.values import Error
 
-__all__ = ["ConsumerClient", "epochs_and_states", "timed_out"]
-
 OWNED, CLIENT_ID = 5, 6  # indices into a heartbeat's details: rack, timeout, names, regex, ...
 MEMBER_KEY = 5  # the version of the key of a member's record
 FENCED = {Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH}

@@ -23,9 +23,6 @@ from coterie.testing.consumer import ConsumerMember
 # A consumer of the consumer protocol: a scripted member that fetches its partitions.
 
 
-__all__ = ["ProtocolConsumer"]
-
-
 class ProtocolConsumer(GroupConsumer):
     """A member of the consumer protocol.
 

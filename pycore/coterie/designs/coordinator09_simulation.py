@@ -315,8 +315,6 @@ class CoordinatorSimulation:
 # topics.
 
 
-__all__ = ["play"]
-
 SESSION = "zookeeper.session.timeout.ms"  # one setting for all designs
 STRATEGY = "partition.assignment.strategy"
 BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))

@@ -108,9 +108,6 @@ class Leaders:
 # A consumer of a group: a scripted member that fetches its partitions.
 
 
-__all__ = ["GroupConsumer"]
-
-
 class GroupConsumer:
     """A member, and its owned partitions in the ledger.
 

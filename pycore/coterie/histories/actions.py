@@ -9,8 +9,6 @@ from coterie.histories import events
 from coterie.histories.invariants import Invariants
 from coterie.values import Error
 
-__all__ = ["ACTIONS"]
-
 LOOK_MS = 1000  # how often an admin looks whether a group is empty
 STRATEGY, DEFAULT_STRATEGY = "partition.assignment.strategy", "range,cooperative-sticky"
 Run = Any  # of a module that uses this one, as the next

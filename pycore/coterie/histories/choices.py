@@ -11,8 +11,6 @@ from functools import lru_cache
 from typing import Protocol, TypeVar
 from zlib import crc32
 
-__all__ = ["Choices", "Seeded", "mix", "number_of"]
-
 T = TypeVar("T")
 MASK = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15  # the increment of splitmix64 (Steele, Lea, Flood 2014)

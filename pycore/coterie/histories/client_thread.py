@@ -13,8 +13,6 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-__all__ = ["ClientThread", "Handed"]
-
 Question = Callable[[Any], Any]
 
 

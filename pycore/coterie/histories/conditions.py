@@ -10,8 +10,6 @@ from coterie.base.arguments import boolean, integer, sequence, text, within
 from coterie.errors import ArgumentError, shown
 from coterie.histories.events import Event
 
-__all__ = ["Application", "Conditions"]
-
 MOST_MEMBERS, MOST_MINUTES, MOST_PARTITIONS = 100, 10_000, 10_000
 MOST_RATE, MOST_PROCESSING_MS = 60_000, 3_600_000
 

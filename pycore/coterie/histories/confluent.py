@@ -17,8 +17,6 @@ from coterie.testing.client.errors import (
 from coterie.testing.topics import ConsumerRecord, TopicPartition
 from coterie.values import Error, OffsetAndMetadata
 
-__all__ = ["ConfluentConsumer"]
-
 LOOK_UP_S = 1.0
 HEARTBEAT_MS = 20
 QUICK = {  # by the wall clock: it learns at once of what happens in virtual time

@@ -9,28 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-__all__ = [
-    "EVENTS",
-    "MOMENTS",
-    "AddPartitions",
-    "Close",
-    "Crash",
-    "Cut",
-    "DeleteGroup",
-    "DeleteTopic",
-    "Event",
-    "ExpireOffsets",
-    "FailCommit",
-    "Failover",
-    "Join",
-    "LoseRequest",
-    "LoseResponse",
-    "Pause",
-    "Restart",
-    "RollingDeploy",
-    "SlowProcessing",
-]
-
 MOMENTS = ("processing", "commit", "rebalance", "callback")
 """Moments of a member at which an event may strike: ``during``."""
 

@@ -13,8 +13,6 @@ from coterie.histories.play import Play
 from coterie.histories.runner import Run
 from coterie.histories.tracing import trace
 
-__all__ = ["History"]
-
 Client = Callable[[Mapping[str, Any]], Any]
 
 

@@ -8,20 +8,19 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from coterie._core.structures.schedule import Future
 from coterie.base.arguments import function
 from coterie.errors import CoterieError
 from coterie.histories.choices import mix, number_of
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.errors import KafkaError, WakeupError
 from coterie.testing.client.producer import Producer
-from coterie.testing.process import Future, Process
+from coterie.testing.process import Process
 from coterie.testing.topics import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from coterie.histories.events import Event
     from coterie.histories.ledger import Place
-
-__all__ = ["Instance", "Records", "now_ms", "producer", "run_in_thread", "sleep"]
 
 POLL_TIMEOUT_MS = 10_000
 PROBES = 100  # polls of a second

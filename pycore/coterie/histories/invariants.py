@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from coterie.errors import CoterieError
 from coterie.histories.ledger import Place
 
-__all__ = ["Invariants"]
-
 
 class Invariants:
     """Follows the assignments of a group."""

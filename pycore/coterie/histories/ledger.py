@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Ledger", "Note", "PartitionEnd", "Place", "Work"]
-
 Place = tuple[str, int]
 """A topic and a partition."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from coterie.histories.conditions import Conditions
     from coterie.testing.topics import ConsumerRecord
 
-__all__ = ["Commit", "Findings", "Lost", "OutOfOrder", "Outcome", "Overlap", "Repeated", "Stuck"]
-
 FINDINGS = ("lost", "repeated", "overlaps", "stuck", "out_of_order")
 
 

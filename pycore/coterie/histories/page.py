@@ -13,8 +13,6 @@ from coterie.report import shell
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions
 
-__all__ = ["page"]
-
 PARTITIONS = 200
 
 

@@ -25,8 +25,6 @@ from coterie.testing.process import Process
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions
 
-__all__ = ["Play"]
-
 
 class PlayedInstance(Instance):
     """A member whose consumer is a real client."""

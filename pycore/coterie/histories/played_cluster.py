@@ -23,8 +23,6 @@ from coterie.testing.process import Process
 from coterie.testing.simulated_cluster import Cluster
 from coterie.values import Error
 
-__all__ = ["PlayedCluster", "PlayedSchedule"]
-
 STEP_MS = 3000  # as far as the clock moves at once: a consumer's heartbeat interval
 LOOKS, LOOK_S = 500, 0.002  # for heartbeats, before the clock moves on without one
 END_S = 10.0

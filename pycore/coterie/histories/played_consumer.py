@@ -6,15 +6,14 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coterie._core.structures.schedule import Future
 from coterie.histories.client_thread import ClientThread, Handed
 from coterie.testing.client.consumer import ConsumerGroupMetadata
 from coterie.testing.client.errors import KafkaError, WakeupError
 from coterie.testing.client.membership import raise_failure
-from coterie.testing.process import Future, Process
+from coterie.testing.process import Process
 from coterie.testing.topics import ConsumerRecord, TopicPartition
 from coterie.values import OffsetAndMetadata
-
-__all__ = ["PlayedConsumer"]
 
 WAIT_MS = 20  # of the wall clock: how long a poll of the client waits
 TICK_MS = 1000  # of virtual time, between two polls of the client that give nothing

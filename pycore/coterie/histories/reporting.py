@@ -11,8 +11,6 @@ from typing import Any
 
 from coterie.base.terminal import report_text
 
-__all__ = ["Latest", "latest", "report"]
-
 NOTE_MARGIN = 8  # "E       ", which pytest puts before the lines of a note
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions
     from coterie.testing.topics import ConsumerRecord, PartitionLog
 
-__all__ = ["Run"]
-
 MINUTE_MS = 60_000
 REST_MS = 30 * MINUTE_MS  # after the faults: far above every timeout of a consumer's defaults
 STEPS_A_MINUTE = 20_000  # of virtual time; some hundred in most histories

@@ -28,8 +28,6 @@ from coterie.histories.conditions import (
 from coterie.histories.events import EVENTS, MOMENTS, Event
 from coterie.histories.history import History
 
-__all__ = ["Plan", "draw_history"]
-
 STEP_MS = 100
 DETAILS = 60  # options of a choice: a multiple of 1 to 6
 T = TypeVar("T")

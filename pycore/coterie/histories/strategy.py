@@ -16,8 +16,6 @@ from coterie.histories.sampling import checked_plan, draw_history
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["histories", "random_history"]
-
 T = TypeVar("T")
 
 

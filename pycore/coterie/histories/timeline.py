@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from coterie.histories.conditions import Conditions
     from coterie.histories.ledger import Ledger, Note, Place, Work
 
-__all__ = ["clock", "ownership", "rows_of", "runs", "span", "timeline"]
-
 OWNERSHIP = ("assigned", "revoked", "lost", "started", "closed", "crashed", "failed")
 MOST_LINES = 200
 

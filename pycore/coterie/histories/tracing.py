@@ -12,8 +12,6 @@ from coterie.histories.runner import Run
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions
 
-__all__ = ["trace"]
-
 
 def trace(history: Conditions, application: Application) -> list[str]:
     """Run a history and return the lines of its trace."""

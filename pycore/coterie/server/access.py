@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from coterie.server.http_messages import HttpRequest, Refusal
 
-__all__ = ["Access"]
-
 _CHALLENGE = 'WWW-Authenticate: Basic realm="coterie"'
 
 

@@ -30,8 +30,6 @@ from coterie.server.server_thread import ServerThread
 from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import refuse_wrong_topics
 
-__all__ = ["Broker"]
-
 _ANY_PORT = "127.0.0.1:0"
 
 

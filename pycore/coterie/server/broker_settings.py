@@ -12,15 +12,6 @@ from typing import Any, NamedTuple
 
 from coterie.errors import ConfigError, shown
 
-__all__ = [
-    "Setting",
-    "is_known",
-    "of_release",
-    "refuse_unknown",
-    "refuse_wrong_value",
-    "setting_of",
-]
-
 _NAMES = Path(__file__).with_name("broker_settings.txt")
 # Names with these beginnings belong to mechanisms, plugins and Confluent's own broker.
 _PREFIXES = ("ssl.", "sasl.", "listener.name.", "rlmm.config.", "rsm.config.", "confluent.")

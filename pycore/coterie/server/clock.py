@@ -10,8 +10,6 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-__all__ = ["Timer", "Timers"]
-
 _FEW = 64  # so many cancelled timers are not worth a sweep
 
 

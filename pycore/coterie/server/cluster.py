@@ -23,8 +23,6 @@ from coterie.server.services.topics import Topics
 from coterie.server.services.transaction_coordinator import TransactionCoordinator
 from coterie.server.services.users import Users
 
-__all__ = ["Address", "Cluster", "Listener", "Node"]
-
 Address = tuple[str, int]
 
 

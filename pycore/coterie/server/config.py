@@ -26,8 +26,6 @@ from coterie.server.listeners import (
 )
 from coterie.server.releases import DEFAULT_RELEASE, Release
 
-__all__ = ["DEFAULTS", "Settings", "refuse_foreign", "server_config"]
-
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000

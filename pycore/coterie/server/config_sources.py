@@ -15,8 +15,6 @@ from coterie.errors import ConfigError
 from coterie.server.broker_settings import is_known
 from coterie.server.config import DEFAULTS, refuse_foreign
 
-__all__ = ["merged_settings", "read_setting"]
-
 _WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?[0-9]{0,9}\.[0-9]{1,20}")
 _VARIABLE, _OF_BITNAMI = "KAFKA_", "KAFKA_CFG_"
 # Variables that the images read for themselves: KafkaDockerWrapper.scala of Apache's image,

@@ -14,8 +14,6 @@ from coterie.server.ids import Ids
 from coterie.server.rate_limited_log import RateLimitedLog
 from coterie.server.releases import DEFAULT_RELEASE, Release
 
-__all__ = ["Context"]
-
 
 class Context:
     """The settings, clock, ids and log of a server; the only dependency of its services.

@@ -23,8 +23,6 @@ from coterie.server.http_messages import Answer, HttpRequest, Refusal, json_answ
 from coterie.server.running import Running
 from coterie.values import plain
 
-__all__ = ["Control"]
-
 _Arguments = Mapping[str, Any]
 
 

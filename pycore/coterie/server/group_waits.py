@@ -11,8 +11,6 @@ from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.services.groups import GroupView
 
-__all__ = ["TIMEOUT_S", "GroupCondition", "GroupWaits", "pending_work", "timeout_of"]
-
 STATES = (
     *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
     *("Assigning", "Reconciling"),  # of consumer groups

@@ -15,8 +15,6 @@ from coterie.server.api.call import Call, Dispatcher, Handler
 from coterie.server.api.table import KEYS
 from coterie.server.cluster import Cluster
 
-__all__ = ["Stage"]
-
 HEARTBEAT_MS = 20
 Record = tuple[int, bytes, bytes]
 _JOIN, _HEARTBEAT = KEYS["joingroup"], KEYS["consumergroupheartbeat"]

@@ -19,8 +19,6 @@ from coterie.server.http_messages import MAX_BODY_BYTES, Answer, HttpRequest, Re
 from coterie.server.net.accepting import Acceptor
 from coterie.server.options import Place
 
-__all__ = ["Limits", "serve"]
-
 MAX_HEAD_BYTES = 16 * 1024
 END_OF_HEAD = b"\r\n\r\n"
 WRITE_BYTES = 1 << 18  # of a response; a peer has a new deadline for each

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
-__all__ = ["MAX_BODY_BYTES", "Answer", "HttpRequest", "Refusal", "json_answer", "read_head"]
-
 MAX_BODY_BYTES = 1024 * 1024
 # No page of another site shows this one in a frame, a browser takes no content for another type,
 # and nothing is left in a cache. Pages restrict their own scripts, by their digests.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random  # noqa: TID251  the one source of randomness
 from base64 import urlsafe_b64encode
 
-__all__ = ["Ids"]
-
 _VERSION, _VARIANT = 6, 8  # positions of the version and variant bytes of a uuid
 
 

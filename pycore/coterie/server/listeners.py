@@ -13,8 +13,6 @@ from typing import Any
 from coterie.errors import ArgumentError, ConfigError, shown
 from coterie.server.options import PLAINTEXT, PROTOCOLS, Place, place_of
 
-__all__ = ["chosen_listeners", "listener_names", "protocols_of"]
-
 LISTENERS, ADVERTISED = "listeners", "advertised.listeners"
 PROTOCOL_MAP, CONTROLLERS = "listener.security.protocol.map", "controller.listener.names"
 INTER_BROKER = "inter.broker.listener.name"

@@ -20,8 +20,6 @@ from coterie.server.http_messages import Answer, HttpRequest, Refusal
 from coterie.server.running import Running
 from coterie.server.services.transaction_coordinator import TransactionCoordinator
 
-__all__ = ["Metrics"]
-
 Row = dict[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _UNKNOWN = dict.fromkeys(

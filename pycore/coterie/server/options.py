@@ -12,19 +12,6 @@ from coterie.base.arguments import within
 from coterie.errors import ArgumentError, shown
 from coterie.server.releases import DEFAULT_RELEASE, Release
 
-__all__ = [
-    "MAX_PARTITIONS",
-    "PLAINTEXT",
-    "PROTOCOLS",
-    "Options",
-    "Place",
-    "TopicOptions",
-    "place_of",
-    "refuse_open",
-    "refuse_unroutable",
-    "topic_of",
-]
-
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MAX_PARTITIONS = 100_000
 _PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9_.-]*)://)?(\[[^\[\]]+\]|[^:\[\]/]*):(\d{1,5})")

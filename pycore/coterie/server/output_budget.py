@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["MOST_COPIED", "Unsent"]
-
 MOST_COPIED = 1 << 26
 
 

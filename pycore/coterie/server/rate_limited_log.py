@@ -16,8 +16,6 @@ from coterie.base.printable import printable
 if TYPE_CHECKING:
     from coterie.server.clock import Timers
 
-__all__ = ["EVERY_MS", "RateLimitedLog", "quoted"]
-
 EVERY_MS = 10_000  # minimum time between two lines of one kind
 _LONGEST = 300
 _LONGEST_QUOTED = 60

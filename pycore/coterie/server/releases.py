@@ -12,17 +12,6 @@ from typing import Any, NamedTuple
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.errors import ArgumentError, shown
 
-__all__ = [
-    "DEFAULT_RELEASE",
-    "ELR_VERSION",
-    "GROUP_VERSION",
-    "METADATA_VERSION",
-    "RELEASES",
-    "TRANSACTION_VERSION",
-    "Release",
-    "release_of",
-]
-
 METADATA_VERSION, KRAFT_VERSION = "metadata.version", "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from coterie.base.arguments import text, whole
+from coterie.base.times import epoch_ms
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.api.call import Call, Dispatcher, Handler
 from coterie.server.api.faults import Fault, Watch
@@ -16,12 +17,10 @@ from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.group_waits import GroupCondition, GroupWaits, timeout_of
 from coterie.server.history_adapter import Stage
 from coterie.server.net.accepting import Acceptor
-from coterie.server.net.listener import ClockDriver, Peer, Peers, epoch_ms
+from coterie.server.net.listener import ClockDriver, Peer, Peers
 from coterie.server.options import Options, Place
 from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import make_topics
-
-__all__ = ["Running"]
 
 _GOODBYE_S = 0.5  # for answers that are still being sent when a server ends
 

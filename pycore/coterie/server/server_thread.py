@@ -15,8 +15,6 @@ from coterie.server.options import Options
 from coterie.server.running import Running
 from coterie.server.shutdown import end_other_tasks
 
-__all__ = ["ServerThread"]
-
 T = TypeVar("T")
 
 

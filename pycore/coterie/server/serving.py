@@ -17,8 +17,6 @@ from coterie.server.shutdown import end_other_tasks, end_signals
 if TYPE_CHECKING:
     from coterie.coordinator.recording import Recording
 
-__all__ = ["freeze_survivors", "serve"]
-
 _FULL = 2  # the oldest generation of the garbage collector
 
 

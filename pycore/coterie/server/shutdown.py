@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 
-__all__ = ["end_other_tasks", "end_signals"]
-
 
 def end_signals() -> list[signal.Signals]:
     """Return the signals that end a server in order: SIGHUP unless it is ignored, as by nohup."""

@@ -18,8 +18,6 @@ from coterie.server.services.topic_configs import (
 )
 from coterie.server.services.topics import INTERNAL, refuse_other_counts
 
-__all__ = ["make_topics", "refuse_wrong_topics"]
-
 
 def refuse_wrong_topics(
     topics: Mapping[str, TopicOptions], settings: Settings, release: Release

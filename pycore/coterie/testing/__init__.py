@@ -37,7 +37,8 @@ from coterie.testing.client.errors import (
     RetriableError,
     WakeupError,
 )
-from coterie.testing.consumer import ConsumerMember, MemberState
+from coterie.testing.consumer import ConsumerMember
+from coterie.testing.consumer_state import MemberState
 from coterie.testing.member import Member
 from coterie.testing.simulated_cluster import Cluster
 from coterie.testing.topics import ConsumerRecord, TopicPartition

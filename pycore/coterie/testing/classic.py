@@ -18,8 +18,6 @@ from coterie.testing.assignors import ASSIGNORS
 from coterie.testing.member import INT32_MAX, Member, refusal
 from coterie.values import Error
 
-__all__ = ["ClassicMember"]
-
 
 class ClassicMember(Member, protocol="classic"):
     """A member that speaks the classic protocol, eagerly: it gives up all before it rejoins."""

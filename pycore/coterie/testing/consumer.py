@@ -28,8 +28,6 @@ from coterie.testing.consumer_state import (
 from coterie.testing.member import Member, partition_counts, refusal
 from coterie.values import Error
 
-__all__ = ["ConsumerMember", "MemberState"]
-
 RETRY_MS = 100  # a consumer's retry.backoff.ms
 _FENCED = {Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH}
 _RETRIABLE = {

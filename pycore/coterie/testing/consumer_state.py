@@ -15,8 +15,6 @@ from weakref import WeakKeyDictionary
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.testing.assignors import Partitions
 
-__all__ = ["NONE", "ConsumerState", "LocalAssignment", "MemberState", "named", "new_member_id"]
-
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 _numbers: WeakKeyDictionary[GroupCoordinator, dict[str, int]] = WeakKeyDictionary()
 

@@ -13,8 +13,6 @@ from coterie.testing.assignors import Partitions
 from coterie.testing.assignors.base import flat
 from coterie.values import Error
 
-__all__ = ["INT32_MAX", "Listener", "Member"]
-
 INT32_MAX = 2**31 - 1
 MOST_PARTITIONS = 1_000_000  # of a topic: more is a mistake that would exhaust the memory
 Listener = Callable[[str, list[tuple[str, int]]], None]

@@ -12,8 +12,6 @@ from coterie._core.testing.clients import Host
 from coterie.base.schedule import Schedule
 from coterie.values import Error
 
-__all__ = ["Network"]
-
 
 class _Fault:
     """Something that happens to the next requests of a client."""

@@ -11,12 +11,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-from coterie._core.structures.schedule import LAST_CALLS, MOST_CALLS, Future, Timer, Waiter
+from coterie._core.structures.schedule import LAST_CALLS, MOST_CALLS, Waiter
 from coterie.base.extras import missing_module
 from coterie.base.schedule import Schedule
 from coterie.errors import ArgumentError, CoterieError, shown
-
-__all__ = ["MOST_CALLS", "Future", "Process", "Timer", "process_of"]
 
 _undying: list[Any] = []  # programs that catch GreenletExit, which would run on when they are freed
 

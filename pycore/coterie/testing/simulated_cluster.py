@@ -24,8 +24,6 @@ from coterie.testing.topics import Topic
 from coterie.testing.transactions import Transactions
 from coterie.values import Error, OffsetAndMetadata
 
-__all__ = ["Cluster"]
-
 _CLASSIC_GROUP = b"\0\2"  # the version of the key of a classic group's record
 _COMMITS = ("offset_commit", "txn_offset_commit")  # their errors stand at each partition
 

@@ -13,8 +13,6 @@ from coterie._core.testing.clients import LogEnds
 from coterie.base.arguments import text, within
 from coterie.errors import ArgumentError, shown
 
-__all__ = ["ConsumerRecord", "PartitionLog", "Topic", "TopicPartition", "partition_of"]
-
 
 class TopicPartition(NamedTuple):
     """A partition of a topic."""

@@ -16,8 +16,6 @@ from coterie.base.schedule import Schedule
 from coterie.testing.topics import Topic, TopicPartition
 from coterie.values import Error
 
-__all__ = ["Transactions"]
-
 CHECK_MS = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
 MARKER_RETRY_MS = 20
 MOST_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms

@@ -13,8 +13,6 @@ from typing import Any
 from coterie.values import Error
 from coterie.wire.exchanges import Exchange
 
-__all__ = ["READERS", "name_of"]
-
 Groups = dict[str, dict[str, Any]]
 Step = tuple[dict[str, Any], dict[str, Any] | None]
 

@@ -19,8 +19,6 @@ from coterie.base.log_layouts import LogReader
 from coterie.errors import CoterieError
 from coterie.wire.logged import as_logged
 
-__all__ = ["COMPLETED", "Exchange", "as_kafka_logs_it", "by_the_table", "exchanges"]
-
 COMPLETED = "Completed request:"
 _COMPLETED = re.compile(rf"{COMPLETED} ?(?=\{{)")
 # HOST:PORT-HOST:PORT-INDEX, since 4.0 -PROCESSOR-INDEX; a host of IPv6 may stand in brackets.

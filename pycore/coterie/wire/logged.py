@@ -14,8 +14,6 @@ from typing import Any
 
 from coterie.base.schemas import SECTIONS
 
-__all__ = ["Logged", "as_logged"]
-
 # Kafka 3.5 renamed the field of OffsetCommit, 4.4 that of TxnOffsetCommit, in all versions.
 _OTHER_NAME = {
     "generationIdOrMemberEpoch": "generationId",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["unsigned_varint"]
-
 
 def unsigned_varint(number: int) -> bytes:
     """Encode a number that is not negative, seven bits in a byte, the lowest first."""

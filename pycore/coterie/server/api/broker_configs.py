@@ -19,11 +19,6 @@ from coterie.server.services.broker_configs import (
 )
 from coterie.server.services.topic_configs import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING
 
-__all__ = [
-    "DEFAULT", "DEFAULT_SYNONYM", "OF_GROUP", "OF_TOPIC", "STATIC", "WITHOUT_DEFAULT",
-    "dynamic_synonyms", "of_all_brokers", "of_broker", "synonym",
-]  # fmt: skip
-
 Body = dict[str, Any]
 
 # The sources of a value (ConfigSource).

@@ -17,8 +17,6 @@ from coterie.server.services.adjacent_batches import RecordRange
 from coterie.server.services.authentication import Authentication
 from coterie.values import Error
 
-__all__ = ["Call", "Dispatcher", "Handler", "Origin", "Part", "Slices"]
-
 Part = bytes | RecordRange  # of a frame
 Slices = Generator[None, None, None]  # a handler that yields between slices of its work
 

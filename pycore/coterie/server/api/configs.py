@@ -38,14 +38,6 @@ from coterie.server.services.topic_configs import LIST, InvalidConfig, TopicConf
 from coterie.server.services.topics import Topic, name_refusal
 from coterie.values import Error
 
-__all__ = [
-    "alter_configs",
-    "describe_configs",
-    "incremental_alter_configs",
-    "list_config_resources",
-    "of_topic",
-]
-
 Body = dict[str, Any]
 
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32

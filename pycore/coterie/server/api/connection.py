@@ -8,8 +8,6 @@ from coterie.server.api.call import Call
 from coterie.server.api.lookup import served
 from coterie.values import Error
 
-__all__ = ["api_versions"]
-
 # ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 # Kafka 4 lists Produce from 0 on, for librdkafka, but serves it from 3 on (KAFKA-18659).

@@ -22,8 +22,6 @@ from coterie.server.api.rows_in_slices import answer_in_slices, runs
 from coterie.server.api.unsupported import refuse_to_describe
 from coterie.values import Error
 
-__all__ = ["consumer_group_describe", "consumer_group_heartbeat"]
-
 Body = dict[str, Any]
 Row = tuple[Any, ...]  # the core's: id, error, state, epoch, target epoch, assignor, members
 Assigned = Sequence[tuple[bytes, str, tuple[int, ...]]]  # topic id, name, partitions

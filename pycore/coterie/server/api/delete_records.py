@@ -10,8 +10,6 @@ from coterie.server.api.rows_in_slices import answer_in_slices, runs
 from coterie.server.services.batch_checks import Refused
 from coterie.values import Error
 
-__all__ = ["delete_records"]
-
 _NO_LOW_WATERMARK = -1
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from coterie.values import Error
 
-__all__ = ["EntryError"]
-
 
 class EntryError(Exception):
     """Refuses one entry of a request; the other entries are not affected."""

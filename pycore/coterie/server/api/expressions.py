@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from coterie._core.coordinator.consumer.values import engine
 
-__all__ = ["InvalidExpression", "compiled"]
-
 # What RE2 reports, and what RE2/J does.
 _OF_RE2J = {
     "missing )": "missing closing )",

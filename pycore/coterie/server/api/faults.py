@@ -16,8 +16,6 @@ from coterie.server.context import Context
 from coterie.server.services.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from coterie.values import Error
 
-__all__ = ["Fault", "Watch"]
-
 _MAX_REQUESTS = 100_000  # the newest ones
 _MAX_FINISHED = 1000  # finished faults whose counts can still be read
 _LONGEST_MS = 2**31 - 1

@@ -22,10 +22,8 @@ from coterie.server.services.fetch_sessions import (
     RequestedPartition,
 )
 from coterie.server.services.partition import PartitionLog
-from coterie.server.services.topics import NO_ID
 from coterie.values import Error
-
-__all__ = ["fetch"]
+from coterie.wire import NO_ID
 
 _BY_IDS = 13
 _WHOLE_FIRST = 3

@@ -16,8 +16,6 @@ from coterie.server.api.rows_in_slices import encoded_count
 from coterie.server.services.adjacent_batches import RecordRange
 from coterie.server.services.fetch_sessions import PartitionRow
 
-__all__ = ["fetch_frame"]
-
 _FETCH = 1
 _FLEXIBLE = wire.APIS[_FETCH].flexible_version
 

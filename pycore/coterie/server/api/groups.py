@@ -20,16 +20,6 @@ from coterie.values import (
     Error,
 )
 
-__all__ = [
-    "NOT_REQUESTED",
-    "delete_groups",
-    "describe_each",
-    "describe_groups",
-    "find_coordinator",
-    "list_groups",
-    "operations_on_a_group",
-]
-
 _DESCRIBE, _LIST = NUMBER["describe_group"], NUMBER["list_groups"]
 _DELETE = NUMBER["delete_groups"]
 _SEVERAL_SINCE = 4

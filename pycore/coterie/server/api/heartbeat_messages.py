@@ -14,8 +14,6 @@ from coterie.server.api.expressions import InvalidExpression, compiled
 from coterie.server.services.groups import Groups
 from coterie.values import Error
 
-__all__ = ["heartbeat_message", "missing_group_message"]
-
 Body = Mapping[str, Any]
 _ABANDON = "The member must abandon all its partitions and rejoin."
 _LEAVES = -1, -2

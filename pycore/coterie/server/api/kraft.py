@@ -10,10 +10,9 @@ from typing import Any
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.features import InvalidUpdate
-from coterie.server.services.topics import METADATA_TOPIC, NO_ID
+from coterie.server.services.topics import METADATA_TOPIC
 from coterie.values import Error
-
-__all__ = ["describe_quorum", "update_features"]
+from coterie.wire import NO_ID
 
 Body = dict[str, Any]
 

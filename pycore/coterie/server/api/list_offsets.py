@@ -11,8 +11,6 @@ from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.partition import PartitionLog
 from coterie.values import Error
 
-__all__ = ["list_offsets", "offset_for_leader_epoch"]
-
 Body = dict[str, Any]
 _Position = tuple[int, int, int]  # timestamp, offset, leader epoch
 

@@ -7,8 +7,6 @@ import importlib
 from coterie.server.api.call import Handler
 from coterie.server.api.table import SERVED_BY, Served
 
-__all__ = ["handler_of", "served"]
-
 _ROWS = {key: row for rows in SERVED_BY.values() for key, row in rows.items()}
 _handlers: dict[int, Handler | None] = {}
 

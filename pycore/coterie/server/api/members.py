@@ -14,8 +14,6 @@ from coterie.server.api.call import Call
 from coterie.server.api.rows_in_slices import answer_in_slices
 from coterie.values import Error, HeartbeatResponse
 
-__all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
-
 _JOIN, _SYNC = NUMBER["join_group"], NUMBER["sync_group"]
 _HEARTBEAT, _LEAVE = NUMBER["heartbeat"], NUMBER["leave_group"]
 _NULL_NAME_SINCE = 7  # first version with a nullable protocol name

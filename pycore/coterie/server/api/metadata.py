@@ -8,10 +8,9 @@ from typing import Any
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.partition import PartitionLog
-from coterie.server.services.topics import INTERNAL, NO_ID, Topic, name_refusal
+from coterie.server.services.topics import INTERNAL, Topic, name_refusal
 from coterie.values import Error
-
-__all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
+from coterie.wire import NO_ID
 
 Body = dict[str, Any]
 

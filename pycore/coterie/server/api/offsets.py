@@ -16,8 +16,6 @@ from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace, answer_in_sli
 from coterie.server.services.topics import OFFSETS_TOPIC
 from coterie.values import Error
 
-__all__ = ["offset_commit", "offset_delete", "offset_fetch", "txn_offset_commit"]
-
 Row = tuple[Any, ...]
 _Found = tuple[str | None, Row, Sequence[int]]  # name, the fields that name it, partitions
 _COMMIT, _TXN_COMMIT = NUMBER["offset_commit"], NUMBER["txn_offset_commit"]

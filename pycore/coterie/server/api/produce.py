@@ -22,8 +22,6 @@ from coterie.server.services.batches import (
 from coterie.server.services.partition import PartitionLog
 from coterie.values import Error
 
-__all__ = ["produce"]
-
 _TRANSACTIONAL_ID, _ACKS = 0, 1  # fields of the request's row
 _MAGIC_2 = 3
 _ZSTD_SINCE = 7

@@ -10,8 +10,6 @@ from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.partition import PartitionLog
 from coterie.values import Error
 
-__all__ = ["describe_producers"]
-
 
 def describe_producers(call: Call) -> Slices:
     return answer_in_slices(call, lambda rows: {"topics": rows}, _topics(call))

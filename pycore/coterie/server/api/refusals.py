@@ -12,16 +12,6 @@ from typing import Any
 
 from coterie.values import Error
 
-__all__ = [
-    "Refuse",
-    "added_partitions",
-    "in_partitions",
-    "message_of",
-    "of_each",
-    "share_states",
-    "top",
-]
-
 Body = dict[str, Any]
 # (request body, version, error) -> response body; None: the request has no response.
 Refuse = Callable[[Body, int, int], Body | None]

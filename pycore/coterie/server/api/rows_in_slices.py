@@ -14,8 +14,6 @@ from coterie import wire
 from coterie.server.api.call import Call, Part, Slices
 from coterie.wire.varints import unsigned_varint
 
-__all__ = ["SLICE_ENTRIES", "Pace", "answer_in_slices", "encoded_count", "runs"]
-
 SLICE_ENTRIES = 1000  # rows, and the entries of their lists
 _ROW_ENTRIES = 10  # a row costs as much as so many entries of its lists
 _INT32 = struct.Struct(">i")

@@ -9,8 +9,6 @@ from coterie.server.api.table import refusal
 from coterie.server.services.authentication import MECHANISMS
 from coterie.values import Error
 
-__all__ = ["refuse", "sasl_authenticate", "sasl_handshake"]
-
 TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
 

@@ -16,8 +16,6 @@ from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.scram import MAX_ITERATIONS, MIN_ITERATIONS, derive_keys
 from coterie.values import Error
 
-__all__ = ["alter_users", "describe_users"]
-
 Body = dict[str, Any]
 
 _ENTRIES = 10  # deriving keys costs as much as so many entries of a list

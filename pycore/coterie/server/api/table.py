@@ -13,17 +13,6 @@ from coterie.server.api import refusals
 from coterie.server.api.refusals import Refuse, in_partitions, of_each
 from coterie.server.services.authentication import API_VERSIONS
 
-__all__ = [
-    "ALTER_USER_SCRAM_CREDENTIALS",
-    "API_VERSIONS",
-    "KEYS",
-    "NAMES",
-    "SERVED",
-    "SERVED_BY",
-    "Served",
-    "refusal",
-]
-
 ALTER_USER_SCRAM_CREDENTIALS = 51
 
 

@@ -14,10 +14,9 @@ from coterie.server.api.configs import of_topic
 from coterie.server.api.entry_errors import EntryError
 from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace, answer_in_slices
 from coterie.server.services.topic_configs import InvalidConfig, check_configs
-from coterie.server.services.topics import METADATA_TOPIC, NO_ID, Topic, name_refusal
+from coterie.server.services.topics import METADATA_TOPIC, Topic, name_refusal
 from coterie.values import Error
-
-__all__ = ["create_partitions", "create_topics", "delete_topics"]
+from coterie.wire import NO_ID
 
 Body = dict[str, Any]
 Rows = Iterator[Body | None]

@@ -17,16 +17,6 @@ from coterie.server.services.transaction import NONE_YET, Partition, State, Tran
 from coterie.server.services.transaction_records import by_topic
 from coterie.values import Error
 
-__all__ = [
-    "add_offsets_to_txn",
-    "add_partitions_to_txn",
-    "describe_transactions",
-    "end_txn",
-    "init_producer_id",
-    "list_transactions",
-    "write_txn_markers",
-]
-
 Body = Mapping[str, Any]
 _MARKER_ENTRIES = 10  # a marker costs as much as so many entries of a list
 # The states that a filter may name. A transaction here is never in PrepareEpochFence.

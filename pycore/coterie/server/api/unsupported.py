@@ -11,19 +11,6 @@ from coterie.server.api.refusals import share_states
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.values import Error
 
-__all__ = [
-    "create_acls",
-    "delete_acls",
-    "describe_acls",
-    "describe_client_quotas",
-    "describe_log_dirs",
-    "elect_leaders",
-    "list_partition_reassignments",
-    "refuse_share_groups",
-    "refuse_streams_groups",
-    "refuse_to_describe",
-]
-
 _NO_AUTHORIZER = {
     "errorCode": Error.SECURITY_DISABLED,
     "errorMessage": "No Authorizer is configured.",

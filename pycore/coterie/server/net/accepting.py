@@ -18,8 +18,6 @@ from typing import Any, Protocol, runtime_checkable
 from coterie.errors import CoterieError
 from coterie.server.options import Place
 
-__all__ = ["Acceptor", "HandshakeObserver"]
-
 _BACKLOG = 1024  # of the listening socket
 _AT_ONCE = 100  # connections accepted in one iteration of the loop; each takes 0.1 ms
 _REST_S = 1  # the pause before the next accept when no more sockets can be opened

@@ -14,8 +14,6 @@ from coterie.server.api.call import Part
 from coterie.server.output_budget import Unsent
 from coterie.server.services.adjacent_batches import Buffer, RecordRange
 
-__all__ = ["SLICE_BUFFERS", "SLICE_BYTES", "TURN_BYTES", "Backlog", "Turns", "Writer"]
-
 SLICE_BYTES = 1 << 20  # above the high-water mark of a transport, which then writes at once
 SLICE_BUFFERS = 1024  # of small batches; the system takes so many with one call
 TURN_BYTES = 1 << 21  # written by all connections in one iteration of the loop

@@ -13,13 +13,11 @@ from coterie import wire
 from coterie._core.fast_path.dispatch import answer_quick
 from coterie.server.api.call import Call, Dispatcher, Part
 from coterie.server.api.lookup import handler_of
-from coterie.server.api.table import API_VERSIONS, NAMES, SERVED, SERVED_BY
+from coterie.server.api.table import NAMES, SERVED, SERVED_BY
 from coterie.server.cluster import Listener, Node
-from coterie.server.services.authentication import Authentication
+from coterie.server.services.authentication import API_VERSIONS, Authentication
 from coterie.server.services.sasl_refusals import ANONYMOUS, Refused
 from coterie.values import Error
-
-__all__ = ["Connection"]
 
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hh")

@@ -12,7 +12,6 @@ import ipaddress
 from collections import Counter
 from typing import cast
 
-from coterie.base.times import epoch_ms
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.backlog import SLICE_BYTES, Backlog, Turns
@@ -20,8 +19,6 @@ from coterie.server.net.connection import Connection
 from coterie.server.net.sender import SEND_BYTES, Sender, Senders
 from coterie.server.net.tls import handshake_failure, peer_principal
 from coterie.server.services.adjacent_batches import Buffer
-
-__all__ = ["ClockDriver", "Peer", "Peers", "epoch_ms", "new_loop"]
 
 _MUCH = 1 << 18  # pause reading when more bytes wait behind a request
 _SHORT = 1 << 16  # an output of so many bytes is written at once

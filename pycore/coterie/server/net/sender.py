@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from coterie.server.services.adjacent_batches import Buffer
 
-__all__ = ["SEND_BYTES", "Sender", "Senders"]
-
 SEND_BYTES = 1 << 24  # by one call, to a peer that reads
 _THREADS = 4
 _WAIT = struct.pack("@ll", 0, 50_000)  # 50 ms for a call, then a peer is slow

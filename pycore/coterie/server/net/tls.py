@@ -10,8 +10,6 @@ from coterie.base.user_files import FileTooLarge, read_bytes
 from coterie.errors import ArgumentError
 from coterie.server.services.sasl_refusals import ANONYMOUS
 
-__all__ = ["handshake_failure", "peer_principal", "server_context"]
-
 PEM_BYTES_MAX = 16 << 20  # a bundle of all public authorities has 0.3 MB
 # OpenSSL's names of subject attributes -> Java's keywords (RFC 2253).
 _KEYWORDS = {

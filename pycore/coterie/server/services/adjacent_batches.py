@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from coterie.server.services.segment import StoredBatch
 
-__all__ = ["Buffer", "RecordRange", "records_of"]
-
 _DATA, _POSITION = attrgetter("data"), attrgetter("position")
 Buffer = bytes | memoryview
 SMALL = 1 << 14  # fewer bytes are copied: that costs less than a buffer for each batch

@@ -22,18 +22,6 @@ from coterie.server.services.scram import HASHES, Scram
 from coterie.server.services.users import Users
 from coterie.values import Error
 
-__all__ = [
-    "API_VERSIONS",
-    "MECHANISMS",
-    "SASL_AUTHENTICATE",
-    "SASL_HANDSHAKE",
-    "Authenticated",
-    "Authentication",
-    "FailedLogin",
-    "Mechanisms",
-    "Refused",
-]
-
 MECHANISMS = ("PLAIN", *HASHES)
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 MAX_FRAME_BYTES = 524288  # sasl.server.max.receive.size

@@ -20,8 +20,6 @@ from coterie.server.services.batches import (
 from coterie.server.services.topic_settings import LogSettings
 from coterie.values import Error
 
-__all__ = ["Checked", "RecordError", "Refused", "checked"]
-
 _CODECS = 5
 
 

@@ -10,11 +10,6 @@ from coterie._core.codec.batch import CODECS, LogReader, encode_batch
 from coterie._core.codec.compression import crc32c
 from coterie.errors import CoterieError
 
-__all__ = [
-    "ZSTD", "Corrupt", "Header", "batches_of", "compressed", "converted", "header", "is_one",
-    "is_plain", "stamped",
-]  # fmt: skip
-
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _SIZE = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")

@@ -24,11 +24,6 @@ from coterie.server.services.topic_configs import (
 )
 from coterie.server.services.topics import Topics
 
-__all__ = [
-    "CLASS", "CLUSTER_DEFAULT", "CLUSTER_WIDE", "DYNAMIC", "EFFECTIVE", "MIN_ISR", "PASSWORD",
-    "SHORT", "BrokerConfigs", "base_name", "check_broker_configs",
-]  # fmt: skip
-
 SHORT, CLASS, PASSWORD = 4, 8, 9  # further types of DescribeConfigs
 CLUSTER_DEFAULT = ""  # the resource name of the defaults of all brokers
 MAX_CONNECTIONS = "max.connections"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from coterie._core.codec.batch import CODECS, LogBatch, LogReader, encode_message_set
 from coterie.server.services.batches import ZSTD
 
-__all__ = ["CannotDowngrade", "downgraded"]
-
 _CHUNK = 128 * 1024
 _LEAST_FILL = 12
 _BATCH_OVERHEAD = 61

@@ -17,8 +17,6 @@ from coterie.server.releases import (
     Release,
 )
 
-__all__ = ["Features", "InvalidUpdate", "UpgradeType"]
-
 _MINIMUM_BOOTSTRAP_LEVEL = 4  # IBP_3_3_IV0
 # The levels that changed the format of the metadata log: a downgrade below one is refused. So a
 # cluster of 3.9 or later never gets below 17, the latest before its level.

@@ -13,8 +13,6 @@ from coterie.server.services.adjacent_batches import RecordRange
 from coterie.server.services.partition import PartitionLog
 from coterie.values import Error
 
-__all__ = ["FetchSession", "FetchSessions", "Key", "PartitionRow", "RequestedPartition"]
-
 _MAX_SESSIONS = 1000
 _STALE_MS = 120000
 _LAST_EPOCH = 2**31 - 1

@@ -21,8 +21,6 @@ from coterie.server.services.topic_configs import (
     parse_value,
 )
 
-__all__ = ["GroupConfigs", "known_of"]
-
 _HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 _INTERVAL = "consumer.assignment.interval.ms"
 _EFFECTIVE = (_HEARTBEAT, _SESSION, _INTERVAL)

@@ -13,8 +13,6 @@ from coterie.consumer_groups import decode_topic_id
 from coterie.server.context import Context
 from coterie.server.services.topics import Topic, Topics
 
-__all__ = ["GroupImage"]
-
 
 class GroupImage:
     """The changes of brokers and topics that the coordinator has not seen yet."""

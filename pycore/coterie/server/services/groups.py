@@ -24,8 +24,6 @@ from coterie.server.services.offsets_log import OffsetsLog
 from coterie.server.services.topics import OFFSETS_TOPIC, Topic, Topics
 from coterie.values import Error
 
-__all__ = ["GroupView", "Groups"]
-
 GroupView = GroupSnapshot | DescribedConsumerGroup
 Answered = Callable[[Any], None]
 RowAnswered = Callable[[int, Any], None]  # error code, the core's payload

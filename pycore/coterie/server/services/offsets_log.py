@@ -17,8 +17,6 @@ from coterie.server.services.partition import PartitionLog
 from coterie.server.services.topics import OFFSETS_TOPIC, Topics
 from coterie.values import Error
 
-__all__ = ["OffsetsLog", "Row"]
-
 # the core's form of a batch: base offset, producer id, epoch, transactional, control, records
 Row = tuple[int, int, int, bool, bool, tuple[tuple[Any, "bytes | None"], ...]]
 _SHORT = 256

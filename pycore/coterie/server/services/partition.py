@@ -19,8 +19,6 @@ from coterie.server.services.segment import Segment, StoredBatch
 from coterie.server.services.topic_settings import LogSettings
 from coterie.values import Error
 
-__all__ = ["Appended", "Fetched", "PartitionLog"]
-
 _CONTROL_VERSION = 2  # size of the version in a marker's key and value
 
 

@@ -7,8 +7,6 @@ import hmac
 from coterie.server.services.sasl_refusals import OTHER_ID, Refused
 from coterie.server.services.users import Users
 
-__all__ = ["Plain"]
-
 
 class Plain:
     """One exchange; after one call of ``respond``, ``username`` is the authenticated user."""

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from coterie.server.services.batches import Header
 from coterie.values import Error
 
-__all__ = ["AbortedTxn", "BatchMetadata", "Producer", "Producers"]
-
 _BATCHES = 5  # the maximum of requests in flight
 _MAX_SEQUENCE = 2**31 - 1
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ANONYMOUS", "OTHER_ID", "Refused"]
-
 ANONYMOUS = "User:ANONYMOUS"  # the principal of a peer that did not authenticate
 
 OTHER_ID = (

@@ -16,16 +16,6 @@ from typing import NamedTuple
 
 from coterie.server.services.sasl_refusals import OTHER_ID, Refused
 
-__all__ = [
-    "HASHES",
-    "MAX_ITERATIONS",
-    "MIN_ITERATIONS",
-    "Credential",
-    "Scram",
-    "derive",
-    "derive_keys",
-]
-
 HASHES = {"SCRAM-SHA-512": "sha512", "SCRAM-SHA-256": "sha256"}
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384  # Kafka's bounds (ScramMechanism)
 

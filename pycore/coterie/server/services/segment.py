@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from coterie.server.services.topic_settings import LogSettings
 
-__all__ = ["Segment", "StoredBatch"]
-
 _OFFSET_ENTRY, _TIME_ENTRY = 8, 12  # bytes, in Kafka's indexes of a segment
 _LARGEST_DELTA = 2**31 - 1
 

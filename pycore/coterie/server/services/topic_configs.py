@@ -11,18 +11,6 @@ from typing import Any, NamedTuple
 from coterie.errors import CoterieError
 from coterie.server.services.topic_settings import LogSettings
 
-__all__ = [
-    "EFFECTIVE_TOPIC_CONFIGS",
-    "TOPIC_CONFIGS",
-    "InvalidConfig",
-    "TopicConfig",
-    "check_configs",
-    "log_settings",
-    "parse_value",
-    "read_config",
-    "topic_configs_of",
-]
-
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfigs has them
 _MAX = str(2**63 - 1)
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")

@@ -13,19 +13,6 @@ from coterie.server.services.fetch_sessions import FetchSessions
 from coterie.server.services.partition import PartitionLog
 from coterie.server.services.topic_configs import log_settings, topic_configs_of
 from coterie.server.services.topic_settings import LogSettings
-from coterie.wire import NO_ID
-
-__all__ = [
-    "INTERNAL",
-    "METADATA_TOPIC",
-    "NO_ID",
-    "OFFSETS_TOPIC",
-    "STATE_TOPIC",
-    "Topic",
-    "Topics",
-    "name_refusal",
-    "refuse_other_counts",
-]
 
 OFFSETS_TOPIC, STATE_TOPIC = "__consumer_offsets", "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"

@@ -11,8 +11,6 @@ from enum import IntEnum
 from coterie.server.services.transaction_records import Value, by_topic
 from coterie.values import Error
 
-__all__ = ["ENDING", "LAST_EPOCH", "NONE_YET", "Partition", "State", "Transaction"]
-
 Partition = tuple[str, int]
 NONE_YET = -1  # no producer id, no epoch, no start
 LAST_EPOCH = 2**15 - 2  # the one after it is for fencing

@@ -29,8 +29,6 @@ from coterie.server.services.transaction import (
 from coterie.server.services.transaction_records import key_bytes, read_key, read_value, value_bytes
 from coterie.values import Error
 
-__all__ = ["CurrentProducer", "TransactionCoordinator"]
-
 CHECK_MS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 EXPIRY_CHECK_MS = "transaction.remove.expired.transaction.cleanup.interval.ms"
 EXPIRATION_MS = "transactional.id.expiration.ms"

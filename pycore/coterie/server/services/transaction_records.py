@@ -13,8 +13,6 @@ from typing import NamedTuple
 from coterie.errors import CorruptData
 from coterie.wire.varints import unsigned_varint
 
-__all__ = ["Value", "key_bytes", "read_key", "read_value", "value_bytes"]
-
 _HEAD = struct.Struct(">hqhib")
 _TAIL = struct.Struct(">qq")
 _INT, _SHORT = struct.Struct(">i"), struct.Struct(">h")

@@ -21,8 +21,6 @@ from coterie.base.user_files import FileTooLarge, check_private, read_limited
 from coterie.errors import ArgumentError, shown
 from coterie.server.services.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, Credential, derive
 
-__all__ = ["Users", "credential_toml", "read_users", "users_of"]
-
 USERS_BYTES_MAX = 16 << 20
 MOST_ITERATIONS = 1_000_000  # deriving the keys blocks the other connections
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

@@ -11,16 +11,6 @@ from coterie._core.codec.compression import java_hash
 from coterie.base.consumer_protocol import Subscription
 from coterie.base.ordering import java_order
 
-__all__ = [
-    "Assignor",
-    "Partitions",
-    "Racks",
-    "TopicPartition",
-    "flat",
-    "hash_order",
-    "members_in_order",
-]
-
 Partitions = dict[str, list[int]]
 TopicPartition = tuple[str, int]
 Racks = Mapping[str, Sequence[frozenset[str]]]

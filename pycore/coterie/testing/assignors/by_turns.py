@@ -11,8 +11,6 @@ from coterie.testing.assignors.base import Assignor, Racks, TopicPartition, memb
 from coterie.testing.assignors.racks import member_racks, partition_racks
 from coterie.testing.assignors.range_by_racks import TopicShares, assign_by_racks
 
-__all__ = ["RangeAssignor", "RoundRobinAssignor"]
-
 
 class RangeAssignor(Assignor):
     """Each topic by itself: a range of its partitions for each subscriber, the first ones longer.

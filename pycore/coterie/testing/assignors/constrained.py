@@ -11,8 +11,6 @@ from coterie.testing.assignors.base import TopicPartition
 from coterie.testing.assignors.racks import RackMatch
 from coterie.testing.assignors.steps import unassigned
 
-__all__ = ["ConstrainedAssignment"]
-
 
 class ConstrainedAssignment:
     """Each member gets the quota (all partitions by all members), or one partition more.

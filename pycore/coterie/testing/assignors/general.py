@@ -15,8 +15,6 @@ from coterie.testing.assignors.movements import Movements
 from coterie.testing.assignors.racks import RackMatch
 from coterie.testing.assignors.steps import discard, unassigned
 
-__all__ = ["GeneralAssignment"]
-
 _Plan = dict[str, list[TopicPartition]]
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from coterie._core.codec.compression import java_hash
 from coterie.testing.assignors.base import TopicPartition, spread
 
-__all__ = ["Movements"]
-
 _Pair = tuple[str, str]  # from, to
 
 

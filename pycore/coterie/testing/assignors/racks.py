@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from coterie.base.consumer_protocol import Subscription
 from coterie.testing.assignors.base import Racks, TopicPartition
 
-__all__ = ["RackMatch", "member_racks", "partition_racks", "racks_matter"]
-
 
 def member_racks(subscriptions: Mapping[str, Subscription]) -> dict[str, str]:
     """Return the rack of each member that has one."""

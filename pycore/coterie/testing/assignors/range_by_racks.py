@@ -12,8 +12,6 @@ from coterie.base.ordering import place_order
 from coterie.testing.assignors.base import TopicPartition
 from coterie.testing.assignors.racks import racks_matter
 
-__all__ = ["TopicShares", "assign_by_racks"]
-
 _Plan = dict[str, list[TopicPartition]]
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from coterie.testing.assignors.base import TopicPartition
 
-__all__ = ["discard", "unassigned"]
-
 
 def discard(partitions: list[TopicPartition], partition: TopicPartition) -> None:
     """Remove a partition from a list if it is there."""

@@ -24,8 +24,6 @@ from coterie.testing.assignors.general import GeneralAssignment
 from coterie.testing.assignors.racks import RackMatch
 from coterie.testing.assignors.steps import discard
 
-__all__ = ["CooperativeStickyAssignor", "StickyAssignor"]
-
 NO_GENERATION = -1
 _Subscriptions = dict[str, Subscription]
 _Plan = dict[str, list[TopicPartition]]

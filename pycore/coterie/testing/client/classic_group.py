@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from coterie._core.testing.clients import Sent
 from coterie.testing.client.errors import (
     CommitFailedError,
     DisconnectError,
@@ -20,10 +21,8 @@ from coterie.testing.client.errors import (
 )
 from coterie.testing.client.heartbeats import Heartbeats
 from coterie.testing.client.membership import Identity
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.values import Error
-
-__all__ = ["ClassicGroup", "Generation", "MemberIdRequired"]
 
 JOIN_LAPSE_MS = 5_000  # a JoinGroup may take the rebalance timeout, and this much longer
 UNJOINED, PREPARING, COMPLETING, STABLE = "unjoined", "preparing", "completing", "stable"

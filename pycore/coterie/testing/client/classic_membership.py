@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from coterie._core.testing.clients import Sent
 from coterie.base.consumer_protocol import (
     LATEST,
     assignment,
@@ -31,11 +32,9 @@ from coterie.testing.client.errors import (
 from coterie.testing.client.listeners import Listeners
 from coterie.testing.client.membership import raise_failure
 from coterie.testing.client.metadata import Metadata
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.topics import TopicPartition
-
-__all__ = ["ClassicMembership"]
 
 _AT_ONCE = (
     UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError, MemberIdRequired

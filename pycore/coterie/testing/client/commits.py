@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from coterie._core.testing.clients import Sent
 from coterie.base.arguments import within
 from coterie.coordinator.fields import committed
 from coterie.errors import ArgumentError, shown
@@ -25,12 +26,10 @@ from coterie.testing.client.errors import (
     error_of,
 )
 from coterie.testing.client.membership import NOBODY, Identity, Membership
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.topics import TopicPartition, partition_of
 from coterie.values import Error, OffsetAndMetadata
-
-__all__ = ["Commits", "Offsets", "offsets_of"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 Callback = Callable[[Offsets, "KafkaError | None"], None]

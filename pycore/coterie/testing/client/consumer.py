@@ -32,8 +32,6 @@ from coterie.testing.simulated_cluster import Cluster
 from coterie.testing.topics import ConsumerRecord, TopicPartition, partition_of
 from coterie.values import OffsetAndMetadata
 
-__all__ = ["Consumer", "ConsumerGroupMetadata"]
-
 CLOSE_TIMEOUT_MS = 30_000
 _MEMBERSHIPS: dict[str, Callable[..., Membership]] = {
     "classic": ClassicMembership,

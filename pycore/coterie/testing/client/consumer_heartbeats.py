@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie._core.structures.schedule import Timer
+from coterie._core.testing.clients import Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.testing.consumer_state import ConsumerState, MemberState
-from coterie.testing.process import Timer
 from coterie.values import Error
-
-__all__ = ["ConsumerHeartbeats"]
 
 _LOST_COORDINATOR = (Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE)
 _AT_ONCE = (MemberState.JOINING, MemberState.ACKNOWLEDGING)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from coterie._core.testing.clients import Sent
 from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.testing.assignors.base import flat
@@ -27,7 +28,7 @@ from coterie.testing.client.errors import (
 from coterie.testing.client.listeners import Listeners
 from coterie.testing.client.membership import Identity, raise_failure
 from coterie.testing.client.metadata import Metadata
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.consumer_state import (
     NONE,
@@ -39,8 +40,6 @@ from coterie.testing.consumer_state import (
 )
 from coterie.testing.topics import TopicPartition
 from coterie.values import Error
-
-__all__ = ["ConsumerMembership"]
 
 _FENCED = (Error.FENCED_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID)
 _Done = Callable[["Exception | None"], None]

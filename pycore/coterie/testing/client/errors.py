@@ -11,31 +11,6 @@ from collections.abc import Sequence
 from coterie.errors import CoterieError
 from coterie.values import Error
 
-__all__ = [
-    "CommitFailedError",
-    "DisconnectError",
-    "FencedInstanceIdError",
-    "FencedMemberEpochError",
-    "GroupMaxSizeReachedError",
-    "IllegalGenerationError",
-    "IllegalStateError",
-    "InvalidGroupIdError",
-    "InvalidRegularExpressionError",
-    "KafkaError",
-    "KafkaTimeoutError",
-    "NoOffsetForPartitionError",
-    "OffsetOutOfRangeError",
-    "ProducerFencedError",
-    "RebalanceInProgressError",
-    "RetriableCommitFailedError",
-    "RetriableError",
-    "StaleMemberEpochError",
-    "UnknownMemberIdError",
-    "UnreleasedInstanceIdError",
-    "WakeupError",
-    "error_of",
-]
-
 
 class KafkaError(CoterieError):
     """Base of what clients raise, as KafkaException.

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie._core.testing.clients import earliest
+from coterie._core.testing.clients import Sent, earliest
 from coterie.testing.client.commits import Commits
 from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError, error_of
 from coterie.testing.client.metadata import Metadata
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.topics import ConsumerRecord, PartitionLog, TopicPartition
 from coterie.values import Error
-
-__all__ = ["Fetcher"]
 
 LATEST, EARLIEST = -1, -2  # as ListOffsets asks for the end and the begin
 _RESETS = {"latest": LATEST, "earliest": EARLIEST}

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from coterie._core.structures.schedule import Timer
 from coterie.testing.client.errors import KafkaError
 from coterie.testing.client.network import NetworkClient
-from coterie.testing.process import Timer
 from coterie.values import Error
-
-__all__ = ["Heartbeats"]
 
 Who = tuple[int, str]  # generation and member id
 

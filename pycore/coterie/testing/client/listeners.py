@@ -6,8 +6,6 @@ from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.topics import TopicPartition
 
-__all__ = ["Listeners"]
-
 
 class Listeners:
     """The rebalance listener of a consumer: any object with some of its three methods.

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 from coterie.testing.client.errors import KafkaError
 from coterie.values import Error
 
-__all__ = ["NOBODY", "Identity", "Membership", "raise_failure"]
-
 Identity = tuple[int, str, "str | None"]  # generation or epoch, member id, instance id
 NOBODY: Identity = (-1, "", None)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from coterie.testing.client.network import NetworkClient
 
-__all__ = ["Metadata"]
-
 
 class Metadata:
     """The partition counts of topics, as a client knows them.

@@ -16,8 +16,6 @@ from coterie.testing.process import Process
 from coterie.testing.simulated_cluster import Cluster
 from coterie.values import Error
 
-__all__ = ["NetworkClient", "Sent"]
-
 
 class NetworkClient(Connection):
     """The connections of one consumer or producer.

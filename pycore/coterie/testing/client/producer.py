@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from coterie._core.codec.compression import java_hash
+from coterie._core.structures.schedule import Timer
+from coterie._core.testing.clients import Sent
 from coterie.base.arguments import function, text, whole
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.commits import offsets_of
 from coterie.testing.client.consumer import ConsumerGroupMetadata
 from coterie.testing.client.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.producer_state import ProducerState, State
 from coterie.testing.client.settings import producer_settings, timeout_of
-from coterie.testing.process import Process, Timer, process_of
+from coterie.testing.process import Process, process_of
 from coterie.testing.simulated_cluster import Cluster
 from coterie.testing.topics import TopicPartition
 from coterie.values import OffsetAndMetadata
-
-__all__ = ["Producer", "RecordMetadata"]
 
 CLOSE_TIMEOUT_MS = 30_000
 

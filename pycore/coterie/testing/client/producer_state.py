@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from coterie._core.testing.clients import Sent
 from coterie.testing.client.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -19,10 +20,8 @@ from coterie.testing.client.errors import (
     RetriableError,
     error_of,
 )
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient
 from coterie.values import Error
-
-__all__ = ["ProducerState", "State"]
 
 _FENCED = (Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_EPOCH)
 _MISMATCH = (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION)

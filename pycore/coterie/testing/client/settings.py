@@ -11,8 +11,6 @@ from typing import Any
 from coterie.base.arguments import sequence, text, within
 from coterie.errors import ArgumentError, ConfigError, shown
 
-__all__ = ["Settings", "consumer_settings", "producer_settings", "timeout_of"]
-
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _NUMBERS = {  # name -> (default, least, most)
     "session.timeout.ms": (45_000, 1, _INT32),

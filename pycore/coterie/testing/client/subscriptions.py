@@ -15,8 +15,6 @@ from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitio
 from coterie.testing.topics import TopicPartition
 from coterie.values import OffsetAndMetadata
 
-__all__ = ["PartitionState", "SubscriptionPattern", "SubscriptionState"]
-
 
 class SubscriptionPattern(NamedTuple):
     """A regular expression that the coordinator matches with topics (consumer protocol).
