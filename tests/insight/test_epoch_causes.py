@@ -13,6 +13,7 @@ from coterie.insight.records.partition_view import read_partitions
 from support.consumer_groups import golden
 from support.insight import trace_causes
 
+
 def in_each_trace(check):
     """A test, for each behaviour, of all traces that Kafka answered under it."""
 
