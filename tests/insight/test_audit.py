@@ -383,22 +383,6 @@ def test_as_json_it_has_the_rows_of_the_question():
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "says"),
-    [
-        (("--only", "rewinds"), 2, "--only"),
-        (("--only", "divergence"), 2, "needs --live FILE"),
-        (("--only", "rewind", "--except", "rewind"), 2, "leaves nothing"),
-        (("--rewind-by", "0"), 2, "--rewind-by"),
-        (("--window", "long"), 2, "is no duration"),
-        (("--live", "nowhere.json"), 1, "nowhere.json: cannot be read"),
-        (("--group", "nobody"), 1, "no record of group 'nobody'"),
-    ],
-)
-def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
-    fails("audit", made_log(tmp_path), *options, status=status, says=says)
-
-
-@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("{", "not JSON"),
@@ -428,10 +412,6 @@ def test_the_epochs_of_a_group_are_replayed_once_for_all_findings(monkeypatch):
     assert rows
     assert sorted(replayed) == sorted(set(replayed))
     assert replayed
-
-
-def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):
-    fails("audit", tmp_path / "none", says="no such file or folder")
 
 
 def test_a_log_of_a_million_records_is_gone_through():

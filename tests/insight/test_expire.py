@@ -364,26 +364,7 @@ def test_as_parquet_it_comes_whole(tmp_path):
     assert folder_of(tmp_path) == ["out.parquet"]
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "says"),
-    [
-        (("--now", "yesterday"), 2, "is not a time"),
-        (("--now", "2026-01-01T00:00:00"), 2, "no zone"),
-        (("--retention", "7"), 2, "is no duration"),
-        (("--retention", "7 days"), 2, "is no duration"),
-        (("--what-if", "-1d"), 2, "is no duration"),
-        (("--status", "lost"), 2, "lost"),
-        (("--format", "parquet"), 2, "--out FILE"),
-        (("--group", "nobody"), 1, "no record of group 'nobody'"),
-        (("--group", "nobody", "--now", "5"), 1, "no record of group 'nobody'"),
-    ],
-)
-def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
-    fails("expire", made_log(tmp_path), *options, status=status, says=says)
-
-
 def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):
-    fails("expire", tmp_path / "none", says="no such file or folder")
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"")

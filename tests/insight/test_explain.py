@@ -378,22 +378,6 @@ def test_as_csv_lists_are_json():
     assert [json.loads(line["causes"]) for line in lines] == [row["causes"] for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "says"),
-    [
-        (("--group", "nobody"), 1, "no record of group 'nobody'"),
-        (("--flap-window", "soon"), 2, "is no duration"),
-        (("--flap-count", "1"), 2, "--flap-count"),
-        (("--log-zone", "Paris"), 2, "is no zone"),
-        (("--server-log", "missing.log"), 1, "missing.log"),
-        (("--format", "parquet"), 2, "--out FILE"),
-        (("--at", "never"), 2, "is not a time"),
-    ],
-)
-def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says):
-    fails("explain", log("basic"), *options, status=status, says=says)
-
-
 def test_a_brokers_log_that_is_cut_or_no_text_is_reported_in_one_line(tmp_path):
     cut = tmp_path / "cut.log"
     cut.write_text('[2026-11-21 05:41:12,707] DEBUG Completed request:{"JOIN_GROUP": "JOIN_GRO"\n')

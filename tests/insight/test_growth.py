@@ -10,7 +10,7 @@ from coterie._core.codec.batch import LogReader
 from coterie.insight.questions import growth
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
-from support.commandline import coterie_ok, fails
+from support.commandline import coterie_ok
 from support.golden_data import cases, lines_of, log, records, segments, wide
 from support.insight.models import question_rows
 from support.insight.partition_parts import answer_in_parts
@@ -391,25 +391,6 @@ def test_only_groups_that_commit_too_often_are_shown_where_that_is_asked():
     assert actual == [
         place_of(row) for row in answer("basic", interval_ms=3000) if row["too_often"]
     ]
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "says"),
-    [
-        (("--every", "0s"), 2, "above 0"),
-        (("--every", "often"), 2, "is no duration"),
-        (("--interval", "5"), 2, "is no duration"),
-        (("--top", "-1"), 2, "--top"),
-        (("--by", "size"), 2, "--by"),
-        (("--group", "nobody"), 1, "no record of group 'nobody'"),
-    ],
-)
-def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
-    fails("growth", made_log(tmp_path)[0], *options, status=status, says=says)
-
-
-def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):
-    fails("growth", tmp_path / "none", says="no such file or folder")
 
 
 def test_a_log_of_a_million_records_is_counted_whole():

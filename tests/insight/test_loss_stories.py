@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coterie.insight.questions import audit, undo
-from support.commandline import coterie, coterie_ok, fails
+from support.commandline import coterie_ok
 from support.golden_data import INCIDENTS, json_of, log, records, wide
 from support.insight.healthy_hours import HABITS, healthy_log
 from support.insight.lives import commit, life, member, written
@@ -415,17 +415,3 @@ def test_simulated_hours_of_healthy_groups_have_no_losses(seed, tmp_path):
 
 def test_a_log_of_a_million_commits_has_no_losses():
     assert findings(wide(), *KINDS) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--skip-by", "0"), "--skip-by"),
-        (("--skip-rate", "no"), "--skip-rate"),
-        (("--stall-for", "long"), "is no duration"),
-    ],
-)
-def test_wrong_thresholds_are_reported_in_one_line(options, says, tmp_path):
-    written(tmp_path, *steady(1))
-    fails("audit", tmp_path, *options, status=2, says=says)
-    assert coterie("audit", tmp_path).returncode == 0

@@ -10,7 +10,7 @@ import pytest
 from coterie.base.times import LogClock, format_time
 from coterie.insight.questions import explain
 from coterie.insight.questions.server_log import read_server_log
-from support.commandline import coterie_ok, fails
+from support.commandline import coterie_ok
 from support.insight.incident import (
     FOLDER,
     LOGS,
@@ -264,9 +264,3 @@ def test_the_hour_that_comes_twice_is_reported_apart_by_the_order_of_the_lines()
 def test_a_log_that_begins_in_the_hour_that_comes_twice_is_taken_for_the_first():
     clock = LogClock("Europe/Berlin")
     assert clock.ms("2026-10-25 02:10:00,000") == utc_ms("2026-10-25 00:10:00")
-
-
-@pytest.mark.parametrize("zone", ["Paris", "+2", "Europe", "", "../etc/passwd", "+19:00"])
-def test_what_is_no_zone_is_wrong_usage(zone):
-    says = "is no zone" if zone != "+19:00" else "no zone is"
-    fails("explain", FOLDER, "--log-zone", zone, status=2, says=says)

@@ -194,34 +194,6 @@ def test_a_file_is_replaced_only_if_that_is_requested(tmp_path):
     assert segment.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "says"),
-    [
-        ((), 2, "--group"),
-        (("--group", "g"), 2, "either --at or --before"),
-        (("--group", "g", "--at", "1", "--before", "2"), 2, "either --at or --before"),
-        (("--at", "150"), 2, "either --group or --all-groups"),
-        (("--at", "150", "--group", "g", "--all-groups"), 2, "either --group or --all-groups"),
-        (("--at", "soon", "--group", "g"), 2, "is not a time"),
-        (("--at", "150", "--group", "g", "--format", "parquet"), 2, "--out FILE"),
-        (("--at", "150", "--group", "g", "--overwrite"), 2, "--out FILE"),
-        (
-            ("--at", "150", "--group", "g", "--engine", "local", "--master", "local"),
-            2,
-            "--engine spark",
-        ),
-        (("--at", "150", "--group", "nobody"), 1, "no record of group 'nobody'"),
-        (("--at", "150", "--group", "g", "-o", "no/such/folder"), 1, "its folder does not exist"),
-    ],
-)
-def test_wrong_usage_and_bad_input_are_reported_in_one_line(options, status, says, tmp_path):
-    fails("undo", made_log(tmp_path), *options, status=status, says=says)
-
-
-def test_a_path_without_a_log_is_reported_in_one_line(tmp_path):
-    fails("undo", tmp_path / "none", "--group", "g", "--at", 1, says="no such file or folder")
-
-
 def test_corrupt_places_are_left_out_and_reported():
     case = log("corrupt/flipped-crc")
     result = coterie_ok("undo", case, "--all-groups", "--at", "2030-01-01T00:00:00Z")

@@ -99,16 +99,6 @@ def test_a_report_begins_where_that_is_asked(tmp_path):
     )
 
 
-def test_times_that_contradict_are_wrong_usage():
-    fails("explain", BASIC, "--since", 5, "--until", 4, status=2, says="--since is later")
-    fails("explain", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")
-    fails("records", BASIC, "--at", 5, "--until", 4, status=2, says="say the same")
-    for end in ("--at", "--until"):
-        fails("records", BASIC, "--since", 5, end, 4, status=2, says="--since is later than")
-    arguments = ("undo", BASIC, "--all-groups", "--at", 5, "--until", 4)
-    fails(*arguments, status=2, says="--until is earlier than the time to go back to")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -130,13 +120,6 @@ def test_expiry_up_to_a_time_is_judged_then():
     expire_rows = rows("expire", BASIC, "--until", MIDDLE)
     assert expire_rows == rows("expire", BASIC, "--until", MIDDLE, "--now", MIDDLE)
     assert expire_rows != rows("expire", BASIC, "--until", MIDDLE, "--now", LAST)
-
-
-@pytest.mark.parametrize("command", ["explain", "report"])
-def test_a_zone_without_a_log_that_has_times_in_it_is_wrong_usage(command, tmp_path):
-    out = tmp_path / "out"
-    fails(command, BASIC, "--log-zone", "+02:00", "--out", out, status=2, says="none is given")
-    assert not out.exists()
 
 
 NAMES = (b"pay", b"pay-1", b"Pay-2", b"[p]*", b"other")
