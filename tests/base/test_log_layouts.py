@@ -54,6 +54,9 @@ OF_JSON = [
     {"_index": "k", "_source": {"@timestamp": "2026-11-28T19:40:31.780Z", "message": SAYS}},
     {"result": {"_raw": APACHE, "_time": "2026-11-28T19:50:00.000+00:00"}},
     {"result": {"_raw": SAYS, "_time": "2026-11-28T19:40:31.780+00:00"}},
+    {"labels": {"pod": "k-0"}, "line": APACHE, "timestamp": "2026-11-28T19:50:00Z"},  # logcli
+    {"timestamp": f"{AT_MS}000000", "body": SAYS, "severity": "INFO"},  # OpenTelemetry
+    {"time": AT_MS / 1000, "event": SAYS, "sourcetype": "kafka"},  # Splunk's collector
 ]  # fmt: skip
 
 
@@ -65,6 +68,14 @@ def test_a_line_has_the_brokers_time_and_text_whatever_stands_before_it(line, pr
     assert round(read.at_ms) == AT_MS
     assert SAYS in read.text
     assert read.level in ("INFO", "")
+
+
+@pytest.mark.parametrize("around", ["[{}", "{},", "{}]", "[{}]", "  {} ,"])
+def test_an_array_of_json_may_have_an_object_a_line(around):
+    for entry in OF_JSON:
+        read = LogReader().read(around.replace("{}", json.dumps(entry)))
+        assert read is not None
+        assert (round(read.at_ms), SAYS in read.text) == (AT_MS, True)
 
 
 @pytest.mark.parametrize("prefix", [prefix for prefix in PREFIXES if "2026" in prefix])

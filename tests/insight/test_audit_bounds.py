@@ -189,8 +189,8 @@ def test_a_live_group_without_a_record_is_reported_by_its_own_partition_alone(nu
 
 @pytest.mark.parametrize(
     ("first_ms", "last_ms", "text"),
-    [(0, 0, " in 0.0 s"), (500, 2000, " in 1.5 s"), (None, 5, ""), (5, None, ""), (-1, 5, ""),
-     (5, -1, "")],
+    [(0, 0, " in 0.0 s"), (500, 2000, " in 1.5 s"), (0, 90_000_000, " in 25.0 h"), (None, 5, ""),
+     (5, None, ""), (-1, 5, ""), (5, -1, "")],
 )  # fmt: skip
 def test_the_time_of_a_loop_is_told_if_both_its_ends_have_one(first_ms, last_ms, text):
     assert in_seconds(first_ms, last_ms) == text

@@ -271,6 +271,12 @@ def test_the_time_without_members_is_from_empty_to_the_next_members(tmp_path):
     assert since in rows[-1]["cause"]
 
 
+def test_a_long_time_without_members_is_in_hours(tmp_path):
+    lives = [(500, 1, [b"a"]), (1000, 2, []), (10_801_000, 3, [b"b"])]
+    rows = of_kind(explained(written(tmp_path, *generations(*lives))), "summary")
+    assert "without members for 3.0 h" in rows[-1]["cause"]
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
     return made_log(tmp_path_factory.mktemp("session"))

@@ -23,8 +23,9 @@ _BEFORE = rf"(?:(?!{_LEVEL}).)"  # a character before the level
 LAYOUTS = (  # name, pattern: the first that matches
     # The standard pattern of Apache and Confluent: "[%d] %p %m (%c)%n".
     ("Apache", rf"\[(?P<time>{_TIME})\] (?P<level>{_LEVEL}) +(?P<text>.*)"),
-    # log4j2's JsonTemplateLayout, logstash, ECS, GELF; a runtime's JSON around another line.
-    ("JSON", rf"(?:(?!{_LEVEL})[^{{]){{0,400}}(?P<json>\{{.*\}})\s*"),
+    # log4j2's JsonTemplateLayout, logstash, ECS, GELF; a runtime's JSON around another line;
+    # also an element of an array, on a line of its own.
+    ("JSON", rf"(?:(?!{_LEVEL})[^{{]){{0,400}}(?P<json>\{{.*\}})[\s,\]]*"),
     (
         "level, time",
         rf"{_BEFORE}{{0,400}}(?P<level>{_LEVEL})\]?[:|]?\s+\[?(?P<time>{_TIME})\]?\s+(?P<text>.*)",
@@ -43,7 +44,10 @@ JSON_TIMES = (
     *("__REALTIME_TIMESTAMP", "_time"),
 )
 JSON_LEVELS = ("level", "log.level", "severity")
-JSON_TEXTS = ("message", "msg", "short_message", "log", "MESSAGE", "textPayload", "_raw")
+JSON_TEXTS = (
+    *("message", "msg", "short_message", "log", "MESSAGE", "textPayload", "_raw"),
+    *("line", "body", "event"),  # logcli of Loki, OpenTelemetry, Splunk's collector
+)
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PATTERNS = tuple(re.compile(pattern, re.DOTALL | re.ASCII) for _, pattern in LAYOUTS)
 _ONE_TIME = re.compile(_TIME, re.ASCII)

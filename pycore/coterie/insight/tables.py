@@ -18,9 +18,20 @@ NAMES = frozenset(
     {"group", "group_id", "topic", "member_id", "client_id", "client_host", "group_instance_id"}
 )
 ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each call
+TWO_MINUTES_MS = 120_000
 NUMBERS = ("int32", "int64", "double")
 NAME = "name"  # the kind of a table's column of ``NAMES``
 Row = dict[str, Any]
+
+
+def duration(elapsed_ms: int) -> str:
+    """Format a duration: in seconds below two minutes, then in minutes, hours or days."""
+    if elapsed_ms < TWO_MINUTES_MS:
+        return f"{elapsed_ms / 1000:.1f} s"
+    for size_ms, unit in ((86_400_000, "d"), (3_600_000, "h")):
+        if elapsed_ms >= 2 * size_ms:
+            return f"{elapsed_ms / size_ms:.1f} {unit}"
+    return f"{elapsed_ms / 60_000:.1f} min"
 
 
 def json_lines(rows: Iterable[Row]) -> Iterator[str]:

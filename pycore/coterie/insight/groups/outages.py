@@ -23,6 +23,7 @@ from coterie.insight.groups.causes import counted, who
 from coterie.insight.groups.rebalances import is_rebalance
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import Array, RecordColumns
+from coterie.insight.tables import duration
 
 CHANGE, SILENCE = "coordinator_change", "silence"
 STEADY = 20  # batches before a silence that decide how steady the writing was
@@ -75,11 +76,11 @@ class Outage:
     def as_row(self) -> Row:
         """Return the outage as a row of ``explain``."""
         pause_ms = max(self.until_ms - self.from_ms, 0)
-        pause = f"no record of any group for {pause_ms / 1000:.1f} s"
+        pause = f"no record of any group for {duration(pause_ms)}"
         if not self.whole:
             pause = "the records of that time are compacted"
         elif self.usual_ms is not None:
-            pause += f" (before, {self.usual_ms / 1000:.1f} s at most)"
+            pause += f" (before, {duration(self.usual_ms)} at most)"
         return {
             "event": self.event,
             "timestamp": self.from_ms,

@@ -24,6 +24,7 @@ from coterie.insight.records.record_columns import (
     RecordColumns,
     is_before,
 )
+from coterie.insight.tables import duration
 
 REWIND, NO_PROGRESS, LARGE_METADATA = "rewind", "no_progress", "large_metadata"
 Row = dict[str, Any]
@@ -344,7 +345,7 @@ def in_seconds(first_ms: int | None, last_ms: int | None) -> str:
     """Return the time between two records as text; empty if a record has none."""
     if first_ms is None or last_ms is None or min(first_ms, last_ms) < 0:
         return ""
-    return f" in {(last_ms - first_ms) / 1000:.1f} s"
+    return f" in {duration(last_ms - first_ms)}"
 
 
 def no_progress_row(runs: KeyOccurrences) -> Row:

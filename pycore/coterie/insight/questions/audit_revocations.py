@@ -16,7 +16,7 @@ from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_findings import AGAIN
 from coterie.insight.offsets.loss_findings import end_of
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.tables import shortened
+from coterie.insight.tables import duration, shortened
 
 REVOCATION = "revocation"
 NAMED = 3  # partitions in a text
@@ -67,7 +67,7 @@ def text_of(revocation: Revocation, end_ms: int, places: list[Place]) -> str:
     member = revocation.member
     who = client_text(member["group_instance_id"] or member["client_id"], member["client_host"])
     some = counted(len(places), "partition")
-    lasted = f"{revocation.lasted_ms(end_ms) / 1000:.1f} s"
+    lasted = duration(revocation.lasted_ms(end_ms))
     if revocation.until_ms is None:
         text = f"{who} has not given up {some} for {lasted}, until the end of the log"
     elif revocation.timed_out:

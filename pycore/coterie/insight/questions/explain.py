@@ -55,7 +55,7 @@ from coterie.insight.records.aggregates import Aggregate, aggregates_of, run_agg
 from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
-from coterie.insight.tables import shortened
+from coterie.insight.tables import duration, shortened
 from coterie.log.clock import ClockStep, ClockSteps
 from coterie.log.joined import place_of as joined_place
 
@@ -454,7 +454,7 @@ def without_members(rows: list[Row]) -> Iterator[str]:
     )
     states = [row for row in rows if row["event"] in (*RECORDED, *changes)]
     total_ms = sum(row.get("duration_ms") or 0 for row in states if row["event"] == EMPTY)
-    parts = [f"for {total_ms / 1000:.1f} s"] if total_ms else []
+    parts = [f"for {duration(total_ms)}"] if total_ms else []
     at_end = list(takewhile(lambda row: row["member_count"] == 0, reversed(states)))
     if at_end:
         since = [row["timestamp"] for row in at_end if row["timestamp"] is not None]

@@ -49,13 +49,12 @@ from coterie.insight.questions.removal_lines import (
 )
 from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.tables import shortened
+from coterie.insight.tables import duration, shortened
 
 OFFSETS_REMOVED, TOPIC_RECREATED = "offsets_removed", "topic_recreated"
 REMOVED = "removed"  # deleted or expired: the log does not show which
 REBALANCES = "Kafka 2.4 to 2.8.1, 3.0.0, 3.1.0"  # that expire offsets meanwhile
 WITHOUT_OFFSETS = "it had no offsets, so the broker's next check removed it, or a tool deleted it"
-TWO_MINUTES_MS = 120_000
 TOPICS_NAMED = 3
 PARTITIONS_NAMED = 12
 REMOVED_FOR = " removed: "  # between the offsets and the reason, in a text
@@ -409,16 +408,6 @@ def first_commits(topic: str, commits: list[Resumption], removal: Removal) -> st
     if len(commits) > TOPICS_NAMED:
         parts.append(f"{len(commits) - TOPICS_NAMED} more")
     return ", ".join(parts)
-
-
-def duration(elapsed_ms: int) -> str:
-    """Format a duration: in seconds below two minutes, then in minutes, hours or days."""
-    if elapsed_ms < TWO_MINUTES_MS:
-        return f"{elapsed_ms / 1000:.1f} s"
-    for size_ms, unit in ((86_400_000, "d"), (3_600_000, "h")):
-        if elapsed_ms >= 2 * size_ms:
-            return f"{elapsed_ms / size_ms:.1f} {unit}"
-    return f"{elapsed_ms / 60_000:.1f} min"
 
 
 def compare_partitions(rows: Iterable[Row]) -> None:

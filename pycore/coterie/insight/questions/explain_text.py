@@ -11,9 +11,9 @@ from coterie.insight.groups.episodes import unowned_text
 from coterie.insight.groups.epochs import EPOCH_EVENT, STATIC_LEAVE
 from coterie.insight.groups.timeline import EMPTY, GENERATION
 from coterie.insight.questions.explain import COMMITS
-from coterie.insight.questions.explain_removals import TWO_MINUTES_MS, duration
 from coterie.insight.questions.server_log import REFUSED
 from coterie.insight.questions.server_log_lines import SERVER
+from coterie.insight.tables import TWO_MINUTES_MS, duration
 
 # Noise in a coordinator's reason: the random part of a member id, and absent values.
 NOISE = re.compile(
