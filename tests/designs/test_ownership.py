@@ -75,7 +75,7 @@ def of(kind, **fields):
 @pytest.mark.parametrize("deletes_topics", [False, True])
 def test_a_topic_counts_for_the_groups_that_subscribe_to_it_while_they_do(deletes_topics):
     sizes = Sizes()
-    subscriptions = Subscriptions(sizes, deletes_topics=deletes_topics)
+    subscriptions = Subscriptions(sizes.resize, deletes_topics=deletes_topics)
     for op, told in [
         (start("a", "g", subscription={"t": 1}), {("g", "t"): 0}),
         (of(ops.CreateTopic, topic="t", replicas=((0,), (0,))), {("g", "t"): 2}),
@@ -96,7 +96,7 @@ def test_a_topic_counts_for_the_groups_that_subscribe_to_it_while_they_do(delete
 
 def test_a_filter_takes_no_internal_topic():
     sizes = Sizes()
-    subscriptions = Subscriptions(sizes, deletes_topics=True)
+    subscriptions = Subscriptions(sizes.resize, deletes_topics=True)
     internal = of(ops.CreateTopic, topic="__consumer_offsets", replicas=((0,),))
     for op in (start("a", "g", whitelist=".*"), internal, start("b", "g", whitelist=".*")):
         subscriptions.take(op)

@@ -1,6 +1,5 @@
 """ZooKeeper as clients see it: ephemeral nodes, watches that fire once, events in order."""
 
-import copy
 import itertools
 
 import pytest
@@ -237,74 +236,6 @@ def test_a_client_that_closes_before_it_is_connected_again_leaves_its_session_to
     assert "/a" in zookeeper.tree.nodes
     schedule.run_until(6500)
     assert "/a" not in zookeeper.tree.nodes
-
-
-def test_several_operations_are_refused_as_each_would_be():
-    """Nothing of them is done when a later one cannot be, whatever the reason."""
-    _, zookeeper = service()
-    session = zookeeper.open("c", 1000, lambda *event: None)
-    refused = [
-        [("create", "/a", ""), ("create", "/a", "")],
-        [("create", "/a", ""), ("delete", "/b")],
-        [("create", "/a", ""), ("create", "/a/b", ""), ("delete", "/a")],
-        [("create_ephemeral", "/a", ""), ("create", "/a/b", "")],
-        [("create", "/a", ""), ("check", "/b")],
-    ]
-    for several in refused:
-        with pytest.raises(ZooKeeperError):
-            zookeeper.multi(several, session)
-        assert nodes(zookeeper) == {}
-
-
-operations = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["create", "create_ephemeral", "set"]), paths, st.just("z")),
-        st.tuples(st.sampled_from(["delete", "check"]), paths),
-    ),
-    max_size=5,
-)
-
-
-@given(changes, operations)
-@quick
-def test_several_operations_are_done_as_one_after_another_or_not_at_all(asked, several):
-    _, zookeeper = service()
-    session = zookeeper.open("c", 1000, lambda *event: None)
-    for kind, path, _ in asked:
-        if kind in ("create", "set", "delete"):
-            alter(zookeeper, kind, path)
-    before = {path: data for path, (data, _) in nodes(zookeeper).items()}
-    wanted = one_after_another(copy.deepcopy(before), several)
-    try:
-        zookeeper.multi(several, session)
-    except ZooKeeperError:
-        assert wanted is None
-        assert {path: data for path, (data, _) in nodes(zookeeper).items()} == before
-    else:
-        assert {path: data for path, (data, _) in nodes(zookeeper).items()} == wanted
-
-
-def one_after_another(model, several):
-    """A map of paths to data after some operations; None if one of them is refused."""
-    short_lived = set()
-    for kind, path, *data in several:
-        above = path.rpartition("/")[0]
-        if kind.startswith("create"):
-            if path in model or (above and above not in model) or above in short_lived:
-                return None
-            model[path] = data[0]
-            if kind == "create_ephemeral":
-                short_lived.add(path)
-        elif path not in model:
-            return None
-        elif kind == "set":
-            model[path] = data[0]
-        elif kind == "delete":
-            if any(other.startswith(f"{path}/") for other in model):
-                return None
-            del model[path]
-            short_lived.discard(path)
-    return model
 
 
 def test_what_is_refused_says_why():

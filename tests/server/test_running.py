@@ -93,7 +93,7 @@ def test_a_wait_for_a_group_ends_when_its_broker_is_killed_or_comes_back():
             NUMBER["offset_commit"], "g", -1, "", None,
             (((("t", 0), 5, -1, "", None, -1),), -1, -1), lambda *answer: None,
         )  # fmt: skip
-        assert running.snapshot("g").state == "Empty"
+        assert running.cluster.groups.snapshot("g").state == "Empty"
         states = []
         for act, state in ((running.kill, "Dead"), (running.revive, "Empty")):
             waiting = asyncio.ensure_future(running.wait_for("g", state=state, timeout_s=HANG_S))
@@ -110,7 +110,7 @@ def test_the_first_request_that_is_watched_is_the_first_one_of_the_log():
     async def requests(running):
         assert running.watch is running.watch
         assert running.stage is running.stage
-        return running.requests(), running.connections
+        return list(running.watch.requests), running.connections
 
     assert serve(requests) == ([], 0)
 

@@ -8,7 +8,7 @@ callables, lists. ``coordinator/fields.py`` reads fields of requests with them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -52,6 +52,14 @@ def integer(value: Any, name: str, bits: int = 32) -> int:
     if not -limit <= number < limit:
         raise ArgumentError(f"{name} must fit {bits} bits, not {shown(number)}")
     return number
+
+
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the most similar known one, if any."""
+    from difflib import get_close_matches  # only for the message
+
+    similar = get_close_matches(str(name)[:60], known, n=1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 def boolean(value: Any, name: str) -> bool:

@@ -28,22 +28,6 @@ from pathlib import Path
 
 from coterie.errors import CoterieError
 
-__all__ = [
-    "PARTIAL",
-    "REPLACED",
-    "OutputError",
-    "OverlapError",
-    "atomic_write",
-    "check_file",
-    "check_folder",
-    "check_writable",
-    "create_locked",
-    "signals_ignored",
-    "sync",
-    "temporary_name",
-    "use_umask",
-]
-
 PARTIAL, REPLACED = ".partial", ".replaced"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in every container
 StrPath = str | os.PathLike[str]

@@ -20,15 +20,6 @@ from coterie.base.arguments import binary, integer, sequence, string, walked, wi
 from coterie.base.ordering import java_order
 from coterie.errors import ArgumentError, CorruptData, shown
 
-__all__ = [
-    "Subscription",
-    "assignment",
-    "owned_partitions",
-    "read_assignment",
-    "read_subscription",
-    "subscription",
-]
-
 LATEST = 3
 
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 from coterie.base.times import LogClock
 
-__all__ = ["LogLine", "LogReader"]
-
 _TIME = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d)\b)?"
 _LEVEL = r"\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
 _BEFORE = rf"(?:(?!{_LEVEL}).)"  # a character before the level

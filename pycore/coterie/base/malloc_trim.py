@@ -11,8 +11,6 @@ import functools
 import os
 from typing import Any
 
-__all__ = ["can_trim", "keep_little", "trim"]
-
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
 OWN_PAGES_BYTES = 128 << 10  # a larger block goes back to the system when it is freed
 

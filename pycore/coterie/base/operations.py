@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from coterie import consumer_groups, values
 
-__all__ = ["NUMBER", "OPERATIONS", "REQUESTS", "Field", "Operation"]
-
 ABSENT: Any = object()  # no default: the field is required
 # Places in the tuple for the core: (group id, generation, member id, instance id, details).
 GROUP_ID, GENERATION, MEMBER, INSTANCE, DETAILS = range(5)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["MalformedProperties", "read_properties"]
-
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
 _ESCAPE = re.compile(r"\\(u(?P<hex>[0-9a-fA-F]{4})|u|(?P<other>.)|$)", re.S)

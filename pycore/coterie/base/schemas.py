@@ -10,17 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = [
-    "LAST",
-    "OFFSETS_TOPIC",
-    "SECTIONS",
-    "Section",
-    "field_of_line",
-    "fields_of",
-    "sections",
-    "versions_of",
-]
-
 OFFSETS_TOPIC = "__consumer_offsets"
 LAST = 32767  # the last version of an open range: versions are int16
 VersionRange = tuple[int, int]

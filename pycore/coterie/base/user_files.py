@@ -23,17 +23,6 @@ from typing import Any
 
 from coterie.errors import ArgumentError, CoterieError
 
-__all__ = [
-    "FileTooLarge",
-    "NotText",
-    "open_lines",
-    "open_regular",
-    "read_bytes",
-    "read_regular",
-    "read_text",
-    "regular_file",
-]
-
 FILE_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
 LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a line
 BLOCK_BYTES = 1 << 20

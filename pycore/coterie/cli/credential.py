@@ -10,8 +10,6 @@ import click
 from coterie.errors import ArgumentError
 from coterie.server.services.users import credential_toml
 
-__all__ = ["make_credential"]
-
 SALT_BYTES = 20
 
 

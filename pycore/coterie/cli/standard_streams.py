@@ -7,8 +7,6 @@ import io
 import os
 import sys
 
-__all__ = ["open_closed_streams"]
-
 
 class ClosedOutput(io.BufferedIOBase):
     """A standard output that was closed: each write fails, as in other commands."""

@@ -47,11 +47,6 @@ class SharedClock:
 
     Timers fire by deadline. Those of one deadline fire in the order in which their objects were
     added, then in the order of arming.
-
-    Attributes
-    ----------
-    now_ms : int
-        The time of all objects between two moves, in ms.
     """
 
     def __init__(self) -> None:

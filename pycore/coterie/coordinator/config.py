@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from coterie.base.arguments import within
+from coterie.base.arguments import did_you_mean, within
 from coterie.errors import ArgumentError, ConfigError, shown
 
 # Behaviours without consumer groups, and those of Kafka 4, which has them.
@@ -68,13 +68,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return all settings, with the default of each absent one.
-
-    Raises
-    ------
-    ConfigError
-        A key that does not exist, a value of the wrong type or out of range.
-    """
+    """Return all settings, with the default of each absent one."""
     settings = dict(DEFAULTS)
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"the configuration must be a mapping, not {type(given).__name__}")
@@ -96,7 +90,9 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
             except ArgumentError as error:
                 raise ConfigError(str(error)) from None
         else:
-            raise ConfigError(f"{shown(name)} is no setting of the coordinator{_like(name)}")
+            raise ConfigError(
+                f"{shown(name)} is no setting of the coordinator{did_you_mean(name, DEFAULTS)}"
+            )
         settings[name] = value
     if settings["coterie.behaviour"] in REPLAYING and not (given or {}).get("coterie.ties"):
         settings["coterie.ties"] = "hash"
@@ -111,13 +107,6 @@ def _assignors(value: Any) -> tuple[str, ...]:
     if not chosen or any(name not in known for name in chosen):
         raise ConfigError(f"group.consumer.assignors must name some of {known}, not {shown(value)}")
     return chosen
-
-
-def _like(name: Any) -> str:
-    from difflib import get_close_matches  # only for the message
-
-    near = get_close_matches(str(name)[:60], DEFAULTS) if isinstance(name, str) else []
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -18,17 +18,7 @@ _ANSWERS = (Response, Unanswered)
 
 
 class Outbox:
-    """Events in order, requests without an answer, and unfinished appends.
-
-    Attributes
-    ----------
-    events : list
-        The events since the last :meth:`take`.
-    waiting : dict
-        Request id -> :class:`Pending` without an answer.
-    appends : Appends
-        Unfinished appends, oldest first.
-    """
+    """Events in order, requests without an answer, and unfinished appends."""
 
     def __init__(self, on_event: Callable[[Any], None] | None, on_complete: OnComplete) -> None:
         self.events: list[Any] = []

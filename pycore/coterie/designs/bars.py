@@ -36,15 +36,7 @@ class _Row:
 
 @dataclass(slots=True)
 class BarTotals:
-    """Sums over the bars of a partition.
-
-    Attributes
-    ----------
-    bars : int
-        The number of bars.
-    shared_ms, unowned_ms : int
-        The time with several owners, and the time without one, ms.
-    """
+    """Sums over the bars of a partition."""
 
     bars: int = 0
     shared_ms: int = 0
@@ -65,7 +57,7 @@ class Bars:
 
     def follow(self, scenario: Scenario, timeline: Timeline) -> None:
         """Follow a run from its first time to its last."""
-        subscriptions = Subscriptions(self, deletes_topics=scenario.config.deletes_topics)
+        subscriptions = Subscriptions(self.resize, deletes_topics=scenario.config.deletes_topics)
         at = 0
         for entry in timeline:
             while at < len(scenario.ops) and scenario.ops[at].at <= entry.at_ms:

@@ -64,17 +64,7 @@ class Owned:
 
 
 class Fetchers:
-    """All fetchers of one consumer.
-
-    Parameters
-    ----------
-    schedule, brokers, config
-        The clock, the brokers and the consumer's settings.
-    consumed : function of an owned partition, the first and the last offset
-        Called when messages are consumed.
-    read_brokers : function
-        Returns a task that reads the brokers in ZooKeeper; it waits while the consumer is cut off.
-    """
+    """All fetchers of one consumer."""
 
     def __init__(
         self,
@@ -180,15 +170,7 @@ LIMIT = 2**63
 
 
 class OffsetClient:
-    """Commits and fetches of one consumer's offsets.
-
-    Parameters
-    ----------
-    zk, brokers, group, config
-        The consumer's ZooKeeper client, the brokers, its group and its settings.
-    committed : function of topic, partition, offset
-        Called for each stored offset.
-    """
+    """Commits and fetches of one consumer's offsets."""
 
     def __init__(
         self,
@@ -346,19 +328,7 @@ class ConsumerCounts:
 
 
 class Rebalancer:
-    """A consumer's partitions, and its rebalances, one at a time.
-
-    Parameters
-    ----------
-    group, consumer_id, config
-        The consumer's group, id and settings.
-    zk, views, fetchers, offsets
-        Parts of the consumer.
-    claim_ms : int
-        The time from the release to the claim.
-    note : function of a kind and details
-        Called for each entry of the timeline.
-    """
+    """A consumer's partitions, and its rebalances, one at a time."""
 
     def __init__(
         self,
@@ -390,13 +360,7 @@ class Rebalancer:
         self._note = note
 
     def rebalance(self) -> Routine:
-        """Rebalance, after one in progress.
-
-        Raises
-        ------
-        RebalanceFailed
-            Every try failed.
-        """
+        """Rebalance, after one in progress."""
         yield from self.lock.acquire()
         try:
             if self.closing:
@@ -539,19 +503,7 @@ class RunContext:
 
 
 class ZooKeeperConsumer:
-    """One consumer.
-
-    Parameters
-    ----------
-    context : RunContext
-        The objects shared with the other consumers.
-    name, group, consumer_id : str
-        Its name in the scenario, its group, its ``consumer.id``.
-    subscription : Subscription
-        Its topics.
-    config : ConsumerConfig
-        Its settings.
-    """
+    """One consumer."""
 
     def __init__(
         self,

@@ -70,11 +70,6 @@ def consumer_config(*layers: Mapping[str, Any]) -> ConsumerConfig:
     """Read settings: text, numbers or booleans by Kafka's names; later ones win.
 
     Settings without an effect in the simulation are ignored.
-
-    Raises
-    ------
-    ArgumentError
-        A setting cannot have this value.
     """
     values: dict[str, Any] = {}
     for settings in layers:
@@ -268,13 +263,7 @@ class GroupViews:
         self._schedule.spend(items)
 
     def positions(self, group: str, *, exclude_internal: bool) -> Positions:
-        """Return the index of each thread among those of its topic.
-
-        Raises
-        ------
-        registration.Unreadable
-            An id node of the group is not a registration.
-        """
+        """Return the index of each thread among those of its topic."""
         ids = f"{GROUPS}/{group}/ids"
         version = self._version(ids), self._version(TOPICS)
         cached = self._cache.get((group, exclude_internal))
@@ -324,14 +313,7 @@ def share_of(
     own: Mapping[str, Sequence[str]],
     config: ConsumerConfig,
 ) -> dict[PartitionKey, str]:
-    """Compute a consumer's share by its own rule, from the present registrations.
-
-    Raises
-    ------
-    registration.Unreadable, Unassignable
-        An id node of the group is not a registration, or a topic's node names no partitions; round
-        robin is not allowed.
-    """
+    """Compute a consumer's share by its own rule, from the present registrations."""
     positions = views.positions(group, exclude_internal=config.exclude_internal_topics)
     partitions = {topic: partitions_of(tree, topic) for topic in own}
     if config.assignment == "ceiling":
@@ -385,19 +367,7 @@ class HostedPartition:
 
 
 class Brokers:
-    """All brokers, and all partitions by topic and number.
-
-    Parameters
-    ----------
-    zookeeper : ZooKeeper
-        The service where brokers and topics are registered.
-    ids : sequence of int
-        The brokers.
-    up : bool
-        Whether they run.
-    deletes : bool
-        ``delete.topic.enable``.
-    """
+    """All brokers, and all partitions by topic and number."""
 
     def __init__(
         self, zookeeper: ZooKeeper, ids: Sequence[int], *, up: bool, deletes: bool
@@ -568,17 +538,7 @@ NEW_SESSION = "new_session"
 
 
 class ZkClient:
-    """One consumer's client.
-
-    Parameters
-    ----------
-    schedule, zookeeper, name, timeout_ms, times
-        The clock, the service, the consumer's name, its session timeout, and delays.
-    new_session : function
-        Returns the task that the event thread runs after a new session has begun.
-    counted : function of an event's kind
-        Called with each event that the event thread handles.
-    """
+    """One consumer's client."""
 
     def __init__(
         self,

@@ -64,13 +64,7 @@ def compiled(text: str) -> re.Pattern[str]:
 
 
 def filter_text(value: str) -> str:
-    """Return a filter as Kafka stores it: commas become bars; spaces and outer quotes are removed.
-
-    Raises
-    ------
-    ArgumentError
-        The filter is not a regular expression.
-    """
+    """Return a filter as Kafka stores it: commas become bars; spaces and outer quotes go."""
     text = value.strip(BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
     try:
         compiled(text)
@@ -125,13 +119,7 @@ def _int32(text: str) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def parse(data: str) -> Subscription:
-    """Parse the text of an id node.
-
-    Raises
-    ------
-    Unreadable
-        It is not a registration.
-    """
+    """Parse the text of an id node."""
     fields = read_json(data)
     if not isinstance(fields, dict):
         raise Unreadable(data)

@@ -167,17 +167,7 @@ HARNESS = "other"  # the session that owns foreign ephemeral nodes
 
 
 class ZooKeeperSimulation:
-    """One run of a scenario.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The scenario.
-    times : Times
-        Delays that the scenario does not give.
-    note : function of moment, kind, consumer and details
-        Called for each entry of the timeline.
-    """
+    """One run of a scenario."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ of ``today``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -15,42 +15,31 @@ from coterie.base.schedule import Schedule
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.designs.ledger import TopicPartition
 from coterie.designs.scenario import Scenario
-from coterie.designs.today import COMMIT_MS, DELIVERY_MS, GroupCluster, GroupConsumer, play_in
+from coterie.designs.today import DELIVERY_MS, GroupCluster, GroupConsumer, play_in
 from coterie.errors import ArgumentError, shown
-from coterie.testing.cluster_coordinator import CountedCoordinator
 from coterie.testing.consumer import ConsumerMember
 
 # A consumer of the consumer protocol: a scripted member that fetches its partitions.
 
 
 class ProtocolConsumer(GroupConsumer):
-    """A member of the consumer protocol.
-
-    Parameters
-    ----------
-    server_assignor
-        As of a member.
-    moved : function of the consumer
-        Called when its partitions change.
-    """
+    """A member of the consumer protocol."""
 
     member: ConsumerMember
 
     def __init__(
         self,
+        cluster: ConsumerProtocolSimulation,
         name: str,
         group_id: str,
         topics: tuple[str, ...],
         *,
-        coordinator: CountedCoordinator,
         server_assignor: str | None,
-        moved: Callable[[ProtocolConsumer], None],
-        **shared: Any,
     ) -> None:
-        super().__init__(name, group_id, topics, **shared)
-        self._moved = moved
+        super().__init__(cluster, name, group_id, topics)
+        self._moved = cluster.count_moved
         self.member = ConsumerMember(
-            *(coordinator, group_id),
+            *(cluster.coordinator, group_id),
             client_id=name,
             topics=topics,
             on_rebalance=self._rebalanced,
@@ -117,35 +106,20 @@ class ConsumerProtocolSimulation(GroupCluster):
             [{"topic": topic, "topic_id": self._topic_ids[topic], "partitions": partitions}]
         )
 
-    def start_consumer(
+    def _consumer(
         self,
         name: str,
-        topics: Sequence[str],
-        *,
-        group_id: str = "group1",
-        session_timeout_ms: int | None = None,
-        strategy: str | None = None,
-    ) -> None:
-        """Start a consumer; no live consumer has its name."""
+        group_id: str,
+        topics: tuple[str, ...],
+        session_timeout_ms: int | None,
+        strategy: str | None,
+    ) -> ProtocolConsumer:
         if strategy not in ASSIGNORS:
             known = ", ".join(filter(None, ASSIGNORS))
             raise ArgumentError(f"assignor {shown(strategy)} is not known: {known}")
-        ledger = self.ledgers.open(group_id)
-        self.coordinator_of(group_id)
         if session_timeout_ms is not None:
             self._set_session(group_id, session_timeout_ms)
-        self._enter(
-            consumer := ProtocolConsumer(
-                *(name, group_id, tuple(topics)),
-                coordinator=self.coordinator,
-                server_assignor=ASSIGNORS[strategy],
-                moved=self._count_moved,
-                leaders=self.leaders,
-                ledger=ledger,
-                commit=self.commit,
-            )
-        )
-        self.schedule.call_later(COMMIT_MS, self._commit, consumer)
+        return ProtocolConsumer(self, name, group_id, topics, server_assignor=ASSIGNORS[strategy])
 
     def _set_session(self, group_id: str, timeout_ms: int) -> None:
         """Set the session timeout of a group, which is a setting of the broker."""
@@ -199,7 +173,7 @@ class ConsumerProtocolSimulation(GroupCluster):
             boundaries.append("answered")
         self._pass(boundaries, group_id)
 
-    def _count_moved(self, consumer: ProtocolConsumer) -> None:
+    def count_moved(self, consumer: ProtocolConsumer) -> None:
         moved = self._moved.setdefault(consumer.group_id, set())
         if consumer.name not in moved:
             moved.add(consumer.name)

@@ -168,19 +168,7 @@ class ConsumerState(Enum):
 
 
 class CoordinatedConsumer:
-    """One consumer of a group.
-
-    Parameters
-    ----------
-    world
-        Its clock, network and ledgers.
-    name, group_id, topics
-        As in the scenario.
-    session_timeout_ms
-        After this time without a response it looks for another coordinator.
-    strategy
-        ``range`` or ``roundrobin``: how the coordinator assigns.
-    """
+    """One consumer of a group."""
 
     def __init__(
         self,
@@ -474,15 +462,7 @@ class CoordinatedGroup:
 
 
 class CoordinatorBroker:
-    """A broker; it loses its memory when it dies.
-
-    Parameters
-    ----------
-    world
-        Its clock, network and store.
-    broker_id
-        Its id.
-    """
+    """A broker; it loses its memory when it dies."""
 
     def __init__(self, world: World, broker_id: int) -> None:
         self.world, self.id = world, broker_id

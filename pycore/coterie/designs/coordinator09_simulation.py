@@ -237,13 +237,7 @@ class CoordinatorSimulation:
     # Reports of brokers and consumers
 
     def boundary(self, broker: CoordinatorBroker, name: str, group_id: str) -> None:
-        """Kill a coordinator at a boundary, if ``dies`` says so.
-
-        Raises
-        ------
-        Died
-            The broker has died.
-        """
+        """Kill a coordinator at a boundary, if ``dies`` says so."""
         if self.dies is not None and self.dies(broker.id, name, group_id):
             self.log(f"broker {broker.id}", "dies", name)
             self.stop_broker(broker.id, session_ms=self.settings.broker_session_ms)

@@ -40,7 +40,7 @@ class Accounts:
         self._ownership = Ownership()
         self._consumption = Consumption()
         deletes = scenario.config.deletes_topics
-        self._subscriptions = Subscriptions(self._ownership, deletes_topics=deletes)
+        self._subscriptions = Subscriptions(self._ownership.resize, deletes_topics=deletes)
 
     def note(self, at_ms: int, kind: str, consumer: str, *details: Any) -> None:
         """Add an event; times never go back."""

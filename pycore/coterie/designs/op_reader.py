@@ -64,17 +64,7 @@ def check_settings(*settings: Mapping[str, Any], place: str) -> None:
 
 
 class OpReader:
-    """Read ops in order; each is checked against the state after the ops before it.
-
-    Parameters
-    ----------
-    consumer_settings
-        Settings of all consumers.
-    brokers
-        Ids of the brokers.
-    deletes_topics
-        Whether brokers delete topics.
-    """
+    """Read ops in order; each is checked against the state after the ops before it."""
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,27 +175,8 @@ class Settle(Op):
     point: int
 
 
-OPS: dict[str, type[Op]] = {
-    "create_topic": CreateTopic,
-    "add_partitions": AddPartitions,
-    "delete_topic": DeleteTopic,
-    "touch_topic": TouchTopic,
-    "produce": Produce,
-    "start": Start,
-    "close": Close,
-    "crash": Crash,
-    "expire": Expire,
-    "zk_cut": ZkCut,
-    "zk_heal": ZkHeal,
-    "zk_hold": ZkHold,
-    "zk_release": ZkRelease,
-    "commit": Commit,
-    "broker_stop": BrokerStop,
-    "broker_start": BrokerStart,
-    "coordinator_stop": CoordinatorStop,
-    "znode_create": ZnodeCreate,
-    "znode_set": ZnodeSet,
-    "znode_delete": ZnodeDelete,
-    "wait": Wait,
-    "settle": Settle,
+OPS: dict[str, type[Op]] = {  # by the name in a file: create_topic of CreateTopic
+    re.sub("(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, Op) and kind not in (Op, OfTopic, OfConsumer)
 }

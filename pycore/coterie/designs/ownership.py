@@ -6,8 +6,8 @@ a change of one owner does not depend on the number of partitions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from coterie.designs import consumer08_registration as registration
 from coterie.designs import ops
@@ -81,22 +81,16 @@ class Ownership:
         return entry, entry.owners.setdefault(number, set())
 
 
-class SizeListener(Protocol):
-    """Receives how many partitions of a topic count for a group."""
-
-    def resize(self, group: str, topic: str, size: int) -> None:
-        """Set how many partitions of a topic count from now on."""
-
-
 class Subscriptions:
     """The topics of a scenario and their subscribers, by group; follows the ops.
 
+    ``resize`` gets how many partitions of a topic count for a group from now on.
     A consumer subscribes from its start until it is closed, even if it has crashed. Where brokers
     do not delete topics (``deletes_topics``), a deleted topic stays.
     """
 
-    def __init__(self, listener: SizeListener, *, deletes_topics: bool) -> None:
-        self._listener, self._deletes_topics = listener, deletes_topics
+    def __init__(self, resize: Callable[[str, str, int], None], *, deletes_topics: bool) -> None:
+        self._tell, self._deletes_topics = resize, deletes_topics
         self.groups: dict[str, str] = {}  # by consumer
         self.counts: dict[str, int] = {}  # partitions
         self._subscriptions: dict[str, registration.Subscription] = {}  # by consumer
@@ -144,7 +138,7 @@ class Subscriptions:
 
     def _count(self, group: str, topic: str) -> None:
         counts = bool(self._subscribers[group, topic])
-        self._listener.resize(group, topic, self.counts.get(topic, 0) if counts else 0)
+        self._tell(group, topic, self.counts.get(topic, 0) if counts else 0)
 
 
 def subscription_of(op: ops.Start) -> registration.Subscription:

@@ -15,7 +15,7 @@ from coterie._core.codec.compression import partition_for
 from coterie.base.schedule import Schedule
 from coterie.designs.coordinator09 import Store
 from coterie.designs.coordinator09_simulation import Player, ProtocolCounts, from_start
-from coterie.designs.ledger import Ledger, Ledgers, TopicPartition
+from coterie.designs.ledger import Ledgers, TopicPartition
 from coterie.designs.scenario import Scenario
 from coterie.events import Response, Transition, Unanswered
 from coterie.testing.assignors.base import flat
@@ -35,15 +35,7 @@ LOAD_MS = 1_000  # from an election until the log is read
 
 
 class Leaders:
-    """Leaders of the partitions of all groups.
-
-    Parameters
-    ----------
-    store, schedule
-        Live brokers and elections; the clock.
-    resigns, loaded : function of a partition
-        Called when a partition's leader stops, and when the next one has loaded it.
-    """
+    """Leaders of the partitions of all groups."""
 
     def __init__(
         self,
@@ -111,13 +103,6 @@ class Leaders:
 class GroupConsumer:
     """A member, and its owned partitions in the ledger.
 
-    Parameters
-    ----------
-    leaders, ledger
-        The leader of its coordinator, and the group's ledger.
-    commit
-        Commits the consumer's progress.
-
     Attributes
     ----------
     member : Member
@@ -131,17 +116,11 @@ class GroupConsumer:
     member: Member
 
     def __init__(
-        self,
-        name: str,
-        group_id: str,
-        topics: tuple[str, ...],
-        *,
-        leaders: Leaders,
-        ledger: Ledger,
-        commit: Callable[[Any], None],
+        self, cluster: GroupCluster, name: str, group_id: str, topics: tuple[str, ...]
     ) -> None:
         self.name, self.group_id, self.topics = name, group_id, topics
-        self._leaders, self._ledger, self._commit = leaders, ledger, commit
+        self._leaders, self._ledger = cluster.leaders, cluster.ledgers[group_id]
+        self._commit = cluster.commit
         self.alive, self.away = True, False
         self.turn = 0
 
@@ -258,10 +237,32 @@ class GroupCluster:
     def produce(self, topic: str, partition: int, count: int) -> None:
         self.ledgers.produce((topic, partition), count)
 
-    def _enter(self, consumer: GroupConsumer) -> None:
-        """Let a new consumer begin; no live one has its name."""
-        self.consumers[consumer.name] = consumer
+    def start_consumer(
+        self,
+        name: str,
+        topics: Sequence[str],
+        *,
+        group_id: str = "group1",
+        session_timeout_ms: int | None = None,
+        strategy: str | None = None,
+    ) -> None:
+        """Start a consumer; no live consumer has its name."""
+        self.ledgers.open(group_id)
+        self.coordinator_of(group_id)
+        consumer = self._consumer(name, group_id, tuple(topics), session_timeout_ms, strategy)
+        self.consumers[name] = consumer
         self._act(consumer, consumer.turn)
+        self.schedule.call_later(COMMIT_MS, self._commit, consumer)
+
+    def _consumer(
+        self,
+        name: str,
+        group_id: str,
+        topics: tuple[str, ...],
+        session_timeout_ms: int | None,
+        strategy: str | None,
+    ) -> GroupConsumer:
+        raise NotImplementedError
 
     def commit(self, consumer: GroupConsumer) -> None:
         if consumer.reachable and consumer.may_commit:
@@ -424,20 +425,18 @@ class TodayConsumer(GroupConsumer):
 
     def __init__(
         self,
+        cluster: GroupCluster,
         name: str,
         group_id: str,
         topics: tuple[str, ...],
         *,
-        coordinator: CountedCoordinator,
-        store: Store,
         session_timeout_ms: int,
         assignor: str,
-        **shared: Any,
     ) -> None:
-        super().__init__(name, group_id, topics, **shared)
-        self._store = store
+        super().__init__(cluster, name, group_id, topics)
+        self._store = cluster.store
         self.member = ClassicMember(
-            *(coordinator, group_id),
+            *(cluster.coordinator, group_id),
             client_id=name,
             topics=topics,
             on_rebalance=self._rebalanced,
@@ -480,31 +479,21 @@ class TodaySimulation(GroupCluster):
         super().__post_init__()
         self._awaiting: dict[int, TodayConsumer] = {}  # by the id of the awaited response
 
-    def start_consumer(
+    def _consumer(
         self,
         name: str,
-        topics: Sequence[str],
-        *,
-        group_id: str = "group1",
-        session_timeout_ms: int | None = None,
-        strategy: str | None = None,
-    ) -> None:
-        """Start a consumer; no live consumer has its name."""
-        ledger = self.ledgers.open(group_id)
-        self.coordinator_of(group_id)
+        group_id: str,
+        topics: tuple[str, ...],
+        session_timeout_ms: int | None,
+        strategy: str | None,
+    ) -> TodayConsumer:
         consumer = TodayConsumer(
-            *(name, group_id, tuple(topics)),
-            coordinator=self.coordinator,
-            leaders=self.leaders,
-            store=self.store,
-            ledger=ledger,
-            commit=self.commit,
+            *(self, name, group_id, topics),
             session_timeout_ms=session_timeout_ms or SESSION_MS,
             assignor=strategy or "range",
         )
-        self._enter(consumer)
         self.schedule.call_later(METADATA_MS, self._refresh, consumer)
-        self.schedule.call_later(COMMIT_MS, self._commit, consumer)
+        return consumer
 
     def _take_turn(self, consumer: TodayConsumer) -> None:
         member = consumer.member

@@ -8,8 +8,8 @@ time is a :class:`coterie.base.schedule.Schedule`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from coterie.base.schedule import Call, Gate, Routine, Schedule
 from coterie.errors import CoterieError
@@ -46,11 +46,6 @@ class NoChildrenForEphemerals(ZooKeeperError):
     """The parent of a node to be created is ephemeral."""
 
 
-class Watcher(Protocol):
-    def fired(self, kind: str, path: str) -> None:
-        """Receive the event of a watch."""
-
-
 class Node:
     """A node: its data, its owner if it is ephemeral, and its children."""
 
@@ -71,8 +66,8 @@ def parent_of(path: str) -> str:
 class Tree:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node("", None)}
-        self._data_watches: dict[str, dict[Watcher, None]] = {}
-        self._child_watches: dict[str, dict[Watcher, None]] = {}
+        self._data_watches: dict[str, dict[Session, None]] = {}
+        self._child_watches: dict[str, dict[Session, None]] = {}
 
     def create(self, path: str, data: str = "", owner: object | None = None) -> None:
         """Create a node; with an owner it is ephemeral.
@@ -119,20 +114,20 @@ class Tree:
         self._fire(DELETED, path, self._child_watches, notified)
         self._fire(CHILDREN, above, self._child_watches)
 
-    def get(self, path: str, watcher: Watcher | None = None) -> str:
+    def get(self, path: str, watcher: Session | None = None) -> str:
         """Return a node's data and watch it; a missing node is not watched."""
         node = self._node(path)
         if watcher is not None:
             self._data_watches.setdefault(path, {})[watcher] = None
         return node.data
 
-    def exists(self, path: str, watcher: Watcher | None = None) -> bool:
+    def exists(self, path: str, watcher: Session | None = None) -> bool:
         """Return whether a node exists; watch it in either case."""
         if watcher is not None:
             self._data_watches.setdefault(path, {})[watcher] = None
         return path in self.nodes
 
-    def children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
+    def children(self, path: str, watcher: Session | None = None) -> tuple[str, ...]:
         """Return the sorted names of a node's children, and watch them."""
         node = self._node(path)
         if watcher is not None:
@@ -141,7 +136,7 @@ class Tree:
             node.names = tuple(sorted(node.children))
         return node.names
 
-    def forget(self, watcher: Watcher) -> None:
+    def forget(self, watcher: Session) -> None:
         """Remove all watches of a client whose session has ended."""
         for watches in (self._data_watches, self._child_watches):
             for path in [path for path, watchers in watches.items() if watcher in watchers]:
@@ -167,9 +162,9 @@ class Tree:
         self,
         kind: str,
         path: str,
-        watches: dict[str, dict[Watcher, None]],
-        notified: Iterable[Watcher] = (),
-    ) -> Iterable[Watcher]:
+        watches: dict[str, dict[Session, None]],
+        notified: Iterable[Session] = (),
+    ) -> Iterable[Session]:
         """Fire watches on a path, except those of ``notified`` clients; return their clients."""
         watchers = watches.pop(path, None)
         if not watchers:
@@ -187,9 +182,6 @@ class Tree:
 # watches go in the same step. Source: ZooKeeper 3.4's ``SessionTrackerImpl``.
 
 
-GONE, PERSISTENT, EPHEMERAL = "gone", "persistent", "ephemeral"
-
-
 class Session:
     """A client's session: its name, the receiver of its events, and its ephemeral nodes."""
 
@@ -205,15 +197,7 @@ class Session:
 
 
 class ZooKeeper:
-    """The service: a tree, its sessions, and the clock whose ticks end them.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The clock.
-    tick_ms : int
-        Sessions end at multiples of it.
-    """
+    """The service: a tree, its sessions, and the clock whose ticks end them."""
 
     def __init__(self, schedule: Schedule, *, tick_ms: int) -> None:
         self.schedule = schedule
@@ -277,64 +261,6 @@ class ZooKeeper:
         if node is not None and isinstance(node.owner, Session):
             node.owner.ephemerals.pop(path, None)
 
-    def multi(self, operations: Sequence[tuple[Any, ...]], session: Session | None = None) -> None:
-        """Apply several operations, all or none.
-
-        Parameters
-        ----------
-        operations : sequence of tuple
-            ``("create", path, data)``, ``("create_ephemeral", path, data)``, ``("set", path,
-            data)``, ``("delete", path)``, ``("check", path)``.
-        session : Session, optional
-            The owner of ephemeral nodes.
-
-        Raises
-        ------
-        ZooKeeperError
-            An operation is refused; none has had an effect.
-        """
-        after: dict[str, str] = {}  # state of paths after the operations before
-        for kind, path, *_ in operations:
-            state = self._state(path, after)
-            if kind.startswith("create"):
-                above = self._state(parent_of(path), after)
-                if state != GONE:
-                    raise NodeExists(path)
-                if above == GONE:
-                    raise NoNode(parent_of(path))
-                if above == EPHEMERAL:
-                    raise NoChildrenForEphemerals(parent_of(path))
-                after[path] = EPHEMERAL if kind == "create_ephemeral" else PERSISTENT
-            elif state == GONE:
-                raise NoNode(path)
-            elif kind == "delete":
-                if self._has_children(path, after):
-                    raise NotEmpty(path)
-                after[path] = GONE
-        for kind, path, *data in operations:
-            if kind == "create":
-                self.create(path, *data)
-            elif kind == "create_ephemeral":
-                self.create(path, data[0], session)
-            elif kind == "set":
-                self.set(path, *data)
-            elif kind == "delete":
-                self.delete(path)
-
-    def _state(self, path: str, after: dict[str, str]) -> str:
-        if path in after:
-            return after[path]
-        node = self.tree.nodes.get(path)
-        if node is None:
-            return GONE
-        return PERSISTENT if node.owner is None else EPHEMERAL
-
-    def _has_children(self, path: str, after: dict[str, str]) -> bool:
-        node = self.tree.nodes.get(path)
-        names = {f"{path}/{name}" for name in node.children} if node else set()
-        names |= {changed for changed in after if parent_of(changed) == path}
-        return any(self._state(name, after) != GONE for name in names)
-
 
 # A client's connection to ZooKeeper: open, held or cut; its events in order.
 #
@@ -349,23 +275,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """One client's connection, and its session over it.
-
-    Parameters
-    ----------
-    zookeeper : ZooKeeper
-        The service.
-    name : str
-        The client's name.
-    timeout_ms : int
-        The session's timeout.
-    received : function of a kind and a path
-        Called for each event that reaches the client, in the order of the changes.
-    expired : function
-        Called when the client learns that its session has ended; a new one has begun by then.
-    delivery_ms, reconnect_ms : int
-        Delay of an event; delay of a reconnection.
-    """
+    """One client's connection, and its session over it."""
 
     def __init__(
         self,

@@ -26,15 +26,7 @@ class Handed:
 
 
 class ClientThread:
-    """A client and its thread.
-
-    Parameters
-    ----------
-    make
-        Makes the client, in the thread.
-    name
-        Of the thread.
-    """
+    """A client and its thread."""
 
     def __init__(self, make: Callable[[], Any], name: str) -> None:
         self._questions: SimpleQueue[Question | None] = SimpleQueue()

@@ -60,17 +60,7 @@ class PlayedInstance(Instance):
 
 
 class Play(Run):
-    """A run with real clients.
-
-    Parameters
-    ----------
-    history, application
-        As of :class:`Run`.
-    broker : Broker
-        A new one, with a virtual clock.
-    client : function
-        Makes a client of settings.
-    """
+    """A run with real clients."""
 
     instance_type = PlayedInstance
     cluster: PlayedCluster

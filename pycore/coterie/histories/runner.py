@@ -38,17 +38,7 @@ SETTINGS = {"group.id": "group", "auto.offset.reset": "earliest"}
 
 
 class Run:
-    """One run of a history.
-
-    Parameters
-    ----------
-    history
-        What happens.
-    application
-        What each member runs.
-    make_coordinator
-        As of :class:`Cluster`.
-    """
+    """One run of a history."""
 
     instance_type: type[Instance] = Instance
 

@@ -15,8 +15,6 @@ from coterie.base.properties import MalformedProperties, read_properties
 from coterie.base.user_files import FileTooLarge, read_bytes
 from coterie.errors import ConfigError
 
-__all__ = ["DEFAULTS", "ClientConfig", "Jaas", "read_client_config"]
-
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
 DEFAULTS = {

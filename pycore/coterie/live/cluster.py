@@ -14,8 +14,6 @@ from coterie.live.cluster_errors import ClusterError, NoTopic, Unavailable, Unre
 from coterie.live.connections import Connection, Security, connect
 from coterie.wire import NO_ID
 
-__all__ = ["Backoff", "Cluster", "TopicView", "addresses_of"]
-
 Found = TypeVar("Found")
 DEFAULT_PORT = 9092
 GROUP_KEY = 0  # of FindCoordinator: the key is a group's id

@@ -8,18 +8,6 @@ from coterie.errors import CoterieError
 from coterie.values import Error
 from coterie.wire.apis import name_of
 
-__all__ = [
-    "ClusterError",
-    "Damaged",
-    "MadeAgain",
-    "NoPermission",
-    "NoTopic",
-    "Unavailable",
-    "Unreached",
-    "refusal",
-    "without_calls",
-]
-
 Failure = TypeVar("Failure", bound="ClusterError")
 
 

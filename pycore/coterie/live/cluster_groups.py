@@ -21,8 +21,6 @@ from coterie.live.connections import Connection
 from coterie.live.responses import rows_by_place
 from coterie.values import Error
 
-__all__ = ["Committed", "commit", "committed", "describe", "list_groups", "live_groups"]
-
 Place = tuple[str, int]
 Row = dict[str, Any]
 GROUP_ID_NOT_FOUND = 69

@@ -30,8 +30,6 @@ from coterie.live.probing import (
 )
 from coterie.live.security import tls_context
 
-__all__ = ["FrameTooLong", "Place", "not_connected", "other_listener", "tls_failure"]
-
 CERTIFICATE_NAMES = 3  # in a line
 OTHER_NAME = {62, 64}  # OpenSSL, x509_vfy.h: X509_V_ERR_HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH
 FILE = "in the file of --command-config"

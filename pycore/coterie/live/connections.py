@@ -35,8 +35,6 @@ from coterie.live.connection_failures import (
 from coterie.live.security import sasl_arguments, tls_context
 from coterie.wire import APIS, Api, decode_response, encode_request
 
-__all__ = ["FRAME_BYTES_MAX", "Connection", "Security", "connect"]
-
 FRAME_BYTES_MAX = 128 << 20  # a batch has 100 MiB at most, as a request (socket.request.max.bytes)
 SETUP_BYTES_MAX = 1 << 20  # before it is set up: versions of APIs, and tokens of 64 KiB at most
 UNREQUESTED_BYTES = 1 << 20  # of a frame, beyond what was requested, beside other frames

@@ -42,8 +42,6 @@ from coterie.log.copy_state import (
 )
 from coterie.log.folders import SEGMENT_FILE, TOPIC
 
-__all__ = ["CopyObserver", "CopyPlan", "CopyResult", "copy_partitions"]
-
 RESPONSES_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
 THIN_BYTES = 1 << 20  # of a response: it comes in time over a slow link
 SAVE_AFTER_MS = 5_000

@@ -9,8 +9,6 @@ from coterie.live.cluster_errors import ClusterError, refusal
 from coterie.live.connections import Connection
 from coterie.live.responses import rows_by_place
 
-__all__ = ["EARLIEST", "LATEST", "READ_UNCOMMITTED", "end_offsets", "list_offsets"]
-
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED = 0
 

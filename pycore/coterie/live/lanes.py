@@ -29,8 +29,6 @@ from coterie.live.segments import Batches, PartitionCopy, sound_batches
 from coterie.log.copy_state import CopyState
 from coterie.values import Error
 
-__all__ = ["CopiedPartition", "Lane", "fetch_request", "fetched_rows"]
-
 FIRST_BYTES = 64 << 10  # of a response: it comes in time over 50 kB/s, also if 20 brokers send
 RESPONSE_S = 2.0  # how long a response may take before the next ones become smaller
 SLOW_S, SLOW_BYTES_PER_S = 1.0, 1_000_000  # a link whose rate is worth a line

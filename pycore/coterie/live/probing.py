@@ -16,19 +16,6 @@ from coterie.errors import WireError
 from coterie.values import Error
 from coterie.wire import APIS, decode_response, encode_request
 
-__all__ = [
-    "AWAY",
-    "CLOSED",
-    "HTTP",
-    "KAFKA",
-    "LOOKS",
-    "OTHER",
-    "SILENT",
-    "Spoken",
-    "names_at",
-    "spoken_at",
-]
-
 AWAY, SILENT, CLOSED, OTHER, HTTP, KAFKA = range(6)  # the more is known, the larger
 LOOKS = 2  # one after the other
 KEYS = {api.name: key for key, api in APIS.items()}

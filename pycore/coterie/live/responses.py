@@ -7,8 +7,6 @@ from typing import Any
 
 from coterie.live.cluster_errors import ClusterError
 
-__all__ = ["rows_by_place"]
-
 Place = tuple[str, int]
 
 

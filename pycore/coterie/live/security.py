@@ -23,8 +23,6 @@ from coterie.base.user_files import FileTooLarge, read_bytes
 from coterie.live.client_config import ClientConfig
 from coterie.live.cluster_errors import ClusterError
 
-__all__ = ["sasl_arguments", "tls_context"]
-
 PEM = "-----BEGIN"
 BLOCK = re.compile(r"(-----BEGIN [A-Z ]+-----)([^:]*?)(-----END [A-Z ]+-----)")
 PEM_BYTES_MAX = 16 << 20

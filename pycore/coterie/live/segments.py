@@ -24,8 +24,6 @@ from coterie.log.folders import SEGMENT_FILE, unreadable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["SEGMENT_BYTES", "Batches", "CopyLock", "PartitionCopy", "sound_batches"]
-
 SEGMENT_BYTES = 100 << 20  # offsets.topic.segment.bytes
 HEADERS_BYTES = 64 << 10
 OPEN_MAX = 64  # segments of all partitions: `ulimit -n` may be 256

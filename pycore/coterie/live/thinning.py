@@ -28,8 +28,6 @@ from coterie.values import Error
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OldSegments", "drop_replaced", "old_segments", "thin"]
-
 CLEANED = ".cleaned"  # as Kafka names a segment that its cleaner has not finished
 SWAP = ".swap"  # of an empty file: the first segment replaces those before the offset of its name
 OFFSET_MAX = 2**63 - 1

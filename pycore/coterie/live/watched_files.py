@@ -17,8 +17,6 @@ from typing import NamedTuple
 from coterie.errors import CoterieError
 from coterie.log.folders import Listing
 
-__all__ = ["ANSWER", "FAILED", "PAGE", "ReadRequest", "Reading", "Scope"]
-
 PAGE = "page"
 FAILED = 3  # exit status: the answer is the message of a CoterieError
 ANSWER = b"\0coterie\0"  # stands before it; what other modules print at their import comes earlier

@@ -15,17 +15,6 @@ from dataclasses import dataclass
 
 from coterie.errors import CorruptData
 
-__all__ = [
-    "CONNECT",
-    "Work",
-    "WorkerAssignment",
-    "WorkerState",
-    "read_assignment",
-    "read_state",
-    "read_work",
-    "work_of",
-]
-
 CONNECT = "connect"  # the protocol type
 CONNECTOR = -1  # the number that stands for the connector itself in a list of tasks
 NO_ERROR = 0

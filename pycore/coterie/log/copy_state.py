@@ -15,16 +15,6 @@ from coterie.base.user_files import FileTooLarge, read_regular
 from coterie.errors import LogError
 from coterie.log.folders import Listing
 
-__all__ = [
-    "STATE_FILE",
-    "CopyState",
-    "LogStartMove",
-    "complete_until_ms",
-    "put_aside",
-    "read_copy_state",
-    "write_copy_state",
-]
-
 STATE_FILE = "fetch.json"
 VERSION = 1
 STATE_BYTES_MAX = 16 << 20

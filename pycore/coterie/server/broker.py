@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from coterie.base.arguments import called, file_path, span, walked, whole, within
+from coterie.base.arguments import called, file_path, span, text, walked, whole, within
 from coterie.coordinator.recording import Recording
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
@@ -44,7 +44,9 @@ class CoordinatorView:
 
         A group of the consumer protocol is shown as ``consumer_group_describe`` shows it.
         """
-        return self._broker._thread_here().call(lambda running: running.snapshot(group_id))
+        return self._broker._thread_here().call(
+            lambda running: running.cluster.groups.snapshot(text(group_id, "group_id"))
+        )
 
 
 class Broker:
@@ -274,7 +276,7 @@ class Broker:
             affected (None: no limit); ``.cancel()`` ends it.
         """
         return self._thread_here().call(
-            lambda running: running.fail(
+            lambda running: running.watch.fail(
                 api, error=error, delay_ms=delay_ms, disconnect=disconnect, times=times,
                 client_id=client_id, group_id=group_id,
             )
@@ -282,7 +284,7 @@ class Broker:
 
     def requests(self) -> list[dict[str, Any]]:
         """Return the requests, oldest first: time, API, version, client, and the body."""
-        return self._thread_here().call(Running.requests)
+        return self._thread_here().call(lambda running: list(running.watch.requests))
 
     def trace(self) -> list[dict[str, Any]]:
         """Return the requests to the coordinator as a trace for ``coterie trace run``."""
@@ -359,7 +361,8 @@ class Broker:
         )
         return self._thread_here().call(
             lambda running: [
-                f"group {group_id!r} {pending_work(running.snapshot(group_id), self._now(running))}"
+                f"group {group_id!r} "
+                + pending_work(running.cluster.groups.snapshot(group_id), self._now(running))
                 for group_id in group_ids
             ]
         )

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coterie.base.arguments import did_you_mean
 from coterie.errors import ConfigError, shown
 
 _NAMES = Path(__file__).with_name("broker_settings.txt")
@@ -54,30 +55,15 @@ def is_known(name: str) -> bool:
 
 
 def refuse_unknown(name: str, where: str = "") -> None:
-    """Refuse a name that no broker knows.
-
-    Parameters
-    ----------
-    where
-        The place of the name, as ``"server.properties:3: "``; part of the message.
-
-    Raises
-    ------
-    ConfigError
-        No broker has such a setting. The message names the most similar one.
-    """
+    """Refuse a name that no broker knows."""
     if not is_known(name):
-        raise ConfigError(f"{where}{shown(name)} is no setting of a Kafka broker{_like(name)}")
+        raise ConfigError(
+            f"{where}{shown(name)} is no setting of a Kafka broker{did_you_mean(name, _settings())}"
+        )
 
 
 def refuse_wrong_value(name: str, value: Any) -> None:
-    """Refuse a value of another type, or out of bounds, as a broker does at its start.
-
-    Raises
-    ------
-    ConfigError
-        The value cannot be that of the setting; the message is Kafka's.
-    """
+    """Refuse a value of another type, or out of bounds, as a broker does at its start."""
     setting = _settings().get(name, Setting("STRING"))
     text = str(value).strip()
     if setting.type == "BOOLEAN":
@@ -101,10 +87,3 @@ def refuse_wrong_value(name: str, value: Any) -> None:
 def _wrong(name: str, text: str, why: str) -> ConfigError:
     value = text if text.isprintable() and len(text) <= _LONGEST else shown(text)
     return ConfigError(f"Invalid value {value} for configuration {name}: {why}")
-
-
-def _like(name: str) -> str:
-    from difflib import get_close_matches  # only for the message
-
-    similar = get_close_matches(name[:_LONGEST], _settings(), n=1)
-    return f"; did you mean {similar[0]!r}?" if similar else ""

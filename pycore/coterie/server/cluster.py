@@ -61,15 +61,7 @@ class Node:
 
 
 class Cluster(Context):
-    """The services of a server and their context, shared by all its brokers.
-
-    Parameters
-    ----------
-    config, now_ms, seed, waits, log, release
-        As of :class:`Context`.
-    users
-        The users that may authenticate by SASL; None: no users.
-    """
+    """The services of a server and their context, shared by all its brokers."""
 
     def __init__(
         self,

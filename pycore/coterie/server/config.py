@@ -139,13 +139,7 @@ class Settings(Mapping[str, Any]):
 
 
 def refuse_foreign(name: Any, where: str = "") -> None:
-    """Refuse a name that is a setting neither of a Kafka broker nor of coterie.
-
-    Raises
-    ------
-    ConfigError
-        The name is unknown; the message begins with ``where``.
-    """
+    """Refuse a name that is a setting neither of a Kafka broker nor of coterie."""
     if not isinstance(name, str):
         raise ConfigError(f"{where}a setting has a name, not {shown(name)}")
     if name not in DEFAULTS:

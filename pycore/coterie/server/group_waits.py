@@ -101,13 +101,6 @@ class GroupWaits:
     """The callers that wait for a group; their groups are checked only after a change.
 
     It is an object on the cluster's clock, so that groups are checked after each move of it.
-
-    Parameters
-    ----------
-    snapshot
-        Returns a group by its id; None: it does not exist.
-    now_ms
-        The time of the clock.
     """
 
     def __init__(self, snapshot: Callable[[str], GroupView | None], now_ms: int) -> None:

@@ -25,13 +25,7 @@ def _words(settings: Mapping[str, Any], name: str) -> list[str]:
 
 
 def protocols_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the protocol of each listener name, in upper case: Kafka's own names, and the map's.
-
-    Raises
-    ------
-    ConfigError
-        ``listener.security.protocol.map`` is not ``NAME:PROTOCOL,...``.
-    """
+    """Return the protocol of each listener name, in upper case: Kafka's own, and the map's."""
     protocols = {protocol.upper(): protocol for protocol in PROTOCOLS}
     for word in _words(settings, PROTOCOL_MAP):
         name, _, protocol = word.partition(":")

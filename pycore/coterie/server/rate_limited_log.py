@@ -22,15 +22,7 @@ _LONGEST_QUOTED = 60
 
 
 class RateLimitedLog:
-    """Logs at most one line of each kind in ten seconds.
-
-    Parameters
-    ----------
-    log
-        Called with each line.
-    waits
-        Wall-clock timers.
-    """
+    """Logs at most one line of each kind in ten seconds."""
 
     def __init__(self, log: Callable[[str], None], waits: Timers) -> None:
         self._log, self._waits = log, waits

@@ -89,13 +89,7 @@ RELEASES: Mapping[str, Release] = {
 
 
 def release_of(name: Any) -> Release:
-    """Return a release by its name.
-
-    Raises
-    ------
-    ArgumentError
-        There is none of this name.
-    """
+    """Return a release by its name."""
     if not isinstance(name, str) or name not in RELEASES:
         *first, last = map(repr, RELEASES)
         names = f"{', '.join(first)} or {last}"

@@ -12,7 +12,7 @@ from coterie.base.arguments import text, whole
 from coterie.base.times import epoch_ms
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.api.call import Call, Dispatcher, Handler
-from coterie.server.api.faults import Fault, Watch
+from coterie.server.api.faults import Watch
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.group_waits import GroupCondition, GroupWaits, timeout_of
 from coterie.server.history_adapter import Stage
@@ -26,15 +26,7 @@ _GOODBYE_S = 0.5  # for answers that are still being sent when a server ends
 
 
 class Running:
-    """A server in the loop of its caller, for ``coterie serve`` and ``Broker``.
-
-    Attributes
-    ----------
-    cluster
-        The state that is served.
-    bound : list of Place
-        Each listener with the address that it has.
-    """
+    """A server in the loop of its caller, for ``coterie serve`` and ``Broker``."""
 
     def __init__(self, options: Options, log: Callable[[str], None] | None = None) -> None:
         self.options = options
@@ -62,13 +54,7 @@ class Running:
         self.dispatcher = Dispatcher(self.cluster)
 
     async def start(self) -> None:
-        """Create the topics and listen.
-
-        Raises
-        ------
-        CoterieError
-            An address is taken, or does not belong to this machine.
-        """
+        """Create the topics and listen."""
         cluster = self.cluster
         self._loop = asyncio.get_running_loop()
         self._heart = ClockDriver(self._loop, cluster, virtual=self.options.virtual)
@@ -147,18 +133,6 @@ class Running:
         """Close a connection at once: what waits for an answer gets none."""
         peer.connection.lost()
         peer.transport.abort()
-
-    def fail(self, api: str | int, **how: Any) -> Fault:
-        """Make requests of an API fail; see ``Broker.fail``."""
-        return self.watch.fail(api, **how)
-
-    def requests(self) -> list[dict[str, Any]]:
-        """Return the requests, oldest first."""
-        return list(self.watch.requests)
-
-    def snapshot(self, group_id: str) -> GroupView | None:
-        """Return a frozen view of a group, None if there is none."""
-        return self.cluster.groups.snapshot(text(group_id, "group_id"))
 
     async def wait_for(
         self, group_id: Any, *, state: Any = None, members: Any = None, timeout_s: Any

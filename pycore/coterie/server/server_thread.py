@@ -21,13 +21,6 @@ T = TypeVar("T")
 class ServerThread:
     """A server in a thread. It can be ended at any time, even before it has started.
 
-    Parameters
-    ----------
-    options
-        The options of the server.
-    prepare
-        Called with the server before it listens.
-
     Attributes
     ----------
     failure : BaseException or None
@@ -79,13 +72,7 @@ class ServerThread:
             self._thread.join()
 
     def call(self, function: Callable[[Running], T]) -> T:
-        """Call a function of the server in its thread, and return what it returns.
-
-        Raises
-        ------
-        CoterieError
-            This process is a forked child of the one that has the thread.
-        """
+        """Call a function of the server in its thread, and return what it returns."""
 
         async def run() -> T:
             return function(running)

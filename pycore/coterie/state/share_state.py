@@ -16,8 +16,6 @@ from coterie._core.codec.schema import decode_share_key, decode_share_value
 from coterie.errors import CorruptData
 from coterie.log.folders import Listing, read_segment
 
-__all__ = ["UNSET", "SharePartition", "ShareStates"]
-
 _SNAPSHOT = 0  # version of its key; an update has 1
 _UNKNOWN = -1  # of a start offset: the partition is not initialized; of a count: as before 4.2
 Place = tuple[str, str, int]  # group id, topic id, partition

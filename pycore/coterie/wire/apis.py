@@ -7,7 +7,9 @@ responses to the group, so that the answer is comparable with a trace's full res
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from coterie.values import Error
@@ -30,13 +32,28 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
+@cache
+def _columns(names: str) -> list[tuple[str, str, bool]]:
+    """Return our name, Kafka's, and whether the field may be absent: its name ends in ``?``."""
+    return [
+        (re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name), name, absent == "?")
+        for name, absent in re.findall(r"(\w+)(\??)", names)
+    ]
+
+
+def _some(struct: Any, names: str) -> dict[str, Any]:
+    """Return fields of a struct by our names, those that may be absent as None."""
+    return {
+        ours: struct.get(name) if may_be_absent else struct[name]
+        for ours, name, may_be_absent in _columns(names)
+    }
+
+
 def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
     event = _present(
         op="join_group",
-        group_id=q["groupId"],
-        member_id=q.get("memberId"),
-        group_instance_id=q.get("groupInstanceId"),
+        **_some(q, "groupId memberId? groupInstanceId?"),
         client_id=e.client_id,
         client_host=e.client_host,
         session_timeout_ms=q["sessionTimeoutMs"],
@@ -45,7 +62,7 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
             "rebalanceTimeoutMs" if q.has("rebalanceTimeoutMs") else "sessionTimeoutMs"
         ],
         protocol_type=q["protocolType"],
-        protocols=[{"name": p["name"], "metadata": p["metadata"]} for p in q["protocols"]],
+        protocols=[_some(p, "name metadata") for p in q["protocols"]],
         require_known_member_id=e.version >= 4 and q.get("groupInstanceId") is None,
         supports_skipping_assignment=r.has("skipAssignment"),
         reason=q.get("reason"),
@@ -59,18 +76,9 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
             "error": name_of(r["errorCode"]),
             "generation_id": r["generationId"],
             "protocol_type": r.get("protocolType", q["protocolType"] if ok else None),
-            "protocol_name": r.get("protocolName"),
-            "leader": r["leader"],
-            "member_id": r["memberId"],
+            **_some(r, "protocolName? leader memberId"),
             "skip_assignment": r.optional("skipAssignment"),
-            "members": [
-                {
-                    "member_id": m["memberId"],
-                    "group_instance_id": m.get("groupInstanceId"),
-                    "metadata": m["metadata"],
-                }
-                for m in r["members"]
-            ],
+            "members": [_some(m, "memberId groupInstanceId? metadata") for m in r["members"]],
         },
     )
 
@@ -79,15 +87,8 @@ def _sync(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
     event = _present(
         op="sync_group",
-        group_id=q["groupId"],
-        generation_id=q["generationId"],
-        member_id=q["memberId"],
-        group_instance_id=q.get("groupInstanceId"),
-        protocol_type=q.get("protocolType"),
-        protocol_name=q.get("protocolName"),
-        assignments=[
-            {"member_id": a["memberId"], "assignment": a["assignment"]} for a in q["assignments"]
-        ],
+        **_some(q, "groupId generationId memberId groupInstanceId? protocolType? protocolName?"),
+        assignments=[_some(a, "memberId assignment") for a in q["assignments"]],
     )
     # Before version 5 the response lacks the protocol, which is the generation's.
     known = groups.get(q["groupId"], {}) if not r["errorCode"] else {}
@@ -104,31 +105,18 @@ def _sync(e: Exchange, groups: Groups) -> Iterator[Step]:
 
 def _heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
     q = e.request
-    event = _present(
-        op="heartbeat",
-        group_id=q["groupId"],
-        generation_id=q["generationId"],
-        member_id=q["memberId"],
-        group_instance_id=q.get("groupInstanceId"),
-    )
+    event = _present(op="heartbeat", **_some(q, "groupId generationId memberId groupInstanceId?"))
     yield event, {"error": name_of(e.response["errorCode"])}
 
 
 def _leave(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
     if q.has("members"):
-        members = [
-            _present(member_id=m["memberId"], group_instance_id=m.get("groupInstanceId"))
-            for m in q["members"]
-        ]
+        members = [_present(**_some(m, "memberId groupInstanceId?")) for m in q["members"]]
         answer = {
             "error": name_of(r["errorCode"]),
             "members": [
-                {
-                    "member_id": m["memberId"],
-                    "group_instance_id": m.get("groupInstanceId"),
-                    "error": name_of(m["errorCode"]),
-                }
+                _some(m, "memberId groupInstanceId?") | {"error": name_of(m["errorCode"])}
                 for m in r["members"]
             ],
         }
@@ -177,10 +165,7 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
         generation_id=q.get(
             "generationId" if transactional and e.version < 6 else "generationIdOrMemberEpoch"
         ),
-        member_id=q.get("memberId"),
-        group_instance_id=q.get("groupInstanceId"),
-        producer_id=q.get("producerId"),
-        producer_epoch=q.get("producerEpoch"),
+        **_some(q, "memberId? groupInstanceId? producerId? producerEpoch?"),
         offsets=offsets,
     )
     if not transactional:
@@ -211,8 +196,7 @@ def _markers(e: Exchange, groups: Groups) -> Iterator[Step]:
 def _end_txn(e: Exchange, groups: Groups) -> Iterator[Step]:
     q = e.request
     if not e.response["errorCode"]:
-        event = {"op": "end_txn", "producer_id": q["producerId"], "committed": q["committed"]}
-        yield event, None
+        yield {"op": "end_txn"} | _some(q, "producerId committed"), None
 
 
 def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
@@ -225,8 +209,7 @@ def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
             op="offset_fetch",
             group_id=group["groupId"],
             require_stable=q.get("requireStable"),
-            member_id=group.get("memberId"),
-            member_epoch=group.get("memberEpoch"),
+            **_some(group, "memberId? memberEpoch?"),
             topics=None
             if topics is None
             else [{"topic": t["name"], "partitions": t["partitionIndexes"]} for t in topics],
@@ -266,14 +249,8 @@ def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
     for g in e.response["groups"]:
         gone = g.has("errorMessage") and name_of(g["errorCode"]) == "GROUP_ID_NOT_FOUND"
         members = [
-            {
-                "member_id": m["memberId"],
-                "group_instance_id": m.get("groupInstanceId"),
-                "client_id": m["clientId"],
-                "client_host": m["clientHost"],
-                "metadata": m["memberMetadata"],
-                "assignment": m["memberAssignment"],
-            }
+            _some(m, "memberId groupInstanceId? clientId clientHost")
+            | {"metadata": m["memberMetadata"], "assignment": m["memberAssignment"]}
             for m in g["members"]
         ]
         yield (
@@ -292,8 +269,7 @@ def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
 def _list(e: Exchange, groups: Groups) -> Iterator[Step]:
     listed = [
         {
-            "group_id": g["groupId"],
-            "protocol_type": g["protocolType"],
+            **_some(g, "groupId protocolType"),
             "state": g.get("groupState"),
             "type": (g.get("groupType") or "").lower() or None,
         }
@@ -330,15 +306,8 @@ def _consumer_heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
     event = _present(
         op="consumer_group_heartbeat",
-        group_id=q["groupId"],
-        member_id=q["memberId"],
-        member_epoch=q["memberEpoch"],
-        instance_id=q.get("instanceId"),
-        rack_id=q.get("rackId"),
-        rebalance_timeout_ms=q["rebalanceTimeoutMs"],
-        subscribed_topic_names=q.get("subscribedTopicNames"),
-        subscribed_topic_regex=q.get("subscribedTopicRegex"),
-        server_assignor=q.get("serverAssignor"),
+        **_some(q, "groupId memberId memberEpoch instanceId? rackId? rebalanceTimeoutMs"),
+        **_some(q, "subscribedTopicNames? subscribedTopicRegex? serverAssignor?"),
         topic_partitions=_by_id(q["topicPartitions"]),
         client_id=e.client_id,
         client_host=e.client_host,
@@ -349,9 +318,7 @@ def _consumer_heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
         event,
         {
             "error": name_of(r["errorCode"]),
-            "member_id": r["memberId"],
-            "member_epoch": r["memberEpoch"],
-            "heartbeat_interval_ms": r["heartbeatIntervalMs"],
+            **_some(r, "memberId memberEpoch heartbeatIntervalMs"),
             "assignment": None if assigned is None else _by_id(assigned["topicPartitions"]),
         },
     )
@@ -360,7 +327,7 @@ def _consumer_heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
 def _by_id(topics: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
     if topics is None:
         return None
-    return [{"topic_id": t["topicId"], "partitions": t["partitions"]} for t in topics]
+    return [_some(t, "topicId partitions") for t in topics]
 
 
 def _consumer_describe(e: Exchange, groups: Groups) -> Iterator[Step]:
@@ -369,9 +336,7 @@ def _consumer_describe(e: Exchange, groups: Groups) -> Iterator[Step]:
             "group_id": g["groupId"],
             "error": name_of(g["errorCode"]),
             "state": g["groupState"],
-            "group_epoch": g["groupEpoch"],
-            "assignment_epoch": g["assignmentEpoch"],
-            "assignor_name": g["assignorName"],
+            **_some(g, "groupEpoch assignmentEpoch assignorName"),
             "members": [_described_member(m) for m in g["members"]],
         }
         for g in e.response["groups"]
@@ -391,14 +356,8 @@ def _described_member(m: Any) -> dict[str, Any]:
         for name, field in (("assignment", "assignment"), ("target_assignment", "targetAssignment"))
     }
     return {
-        "member_id": m["memberId"],
-        "instance_id": m["instanceId"],
-        "rack_id": m["rackId"],
-        "member_epoch": m["memberEpoch"],
-        "client_id": m["clientId"],
-        "client_host": m["clientHost"],
-        "subscribed_topic_names": m["subscribedTopicNames"],
-        "subscribed_topic_regex": m["subscribedTopicRegex"],
+        **_some(m, "memberId instanceId rackId memberEpoch clientId clientHost"),
+        **_some(m, "subscribedTopicNames subscribedTopicRegex"),
         **_present(member_type=m.get("memberType")),  # from version 1 on
     } | assignments
 

@@ -107,7 +107,7 @@ def _set_dynamic(call: Call, rows: dict[str, Body], name: str) -> None:
     """Put the dynamic values of a setting before its other values."""
     base = base_name(name)
     setting = DYNAMIC[base]
-    row = rows.setdefault(name, _empty_row(name, setting.type))
+    row = rows.setdefault(name, config_row(name, setting.type, [], read_only=True))
     inherited = row["synonyms"]
     if not inherited:
         if name in DEFAULT_SYNONYM:
@@ -117,27 +117,18 @@ def _set_dynamic(call: Call, rows: dict[str, Body], name: str) -> None:
         elif base in rows:
             inherited = rows[base]["synonyms"]
     synonyms = dynamic_synonyms(call, name)
-    row.update(
-        value=synonyms[0]["value"],
-        configSource=synonyms[0]["source"],
-        synonyms=[*synonyms, *inherited],
-    )
+    rows[name] = config_row(name, row["configType"], [*synonyms, *inherited], read_only=True)
 
 
 def of_all_brokers(call: Call) -> list[Body]:
-    rows = []
-    for name, text in sorted(call.cluster.broker_configs.of(CLUSTER_DEFAULT).items()):
-        value = _shown(name, text)
-        rows.append(
-            {
-                **_empty_row(name, DYNAMIC[base_name(name)].type),
-                "value": value,
-                "readOnly": name not in DYNAMIC,
-                "configSource": DYNAMIC_DEFAULT,
-                "synonyms": [synonym(name, value, DYNAMIC_DEFAULT)],
-            }
+    return [
+        config_row(
+            *(name, DYNAMIC[base_name(name)].type),
+            [synonym(name, _shown(name, text), DYNAMIC_DEFAULT)],
+            read_only=name not in DYNAMIC,
         )
-    return rows
+        for name, text in sorted(call.cluster.broker_configs.of(CLUSTER_DEFAULT).items())
+    ]
 
 
 def dynamic_synonyms(call: Call, name: str) -> list[Body]:
@@ -162,14 +153,17 @@ def _shown(name: str, text: str) -> str | None:
     return None if DYNAMIC[base_name(name)].type == PASSWORD else text
 
 
-def _empty_row(name: str, kind: int) -> Body:
+def config_row(
+    name: str, kind: int, synonyms: list[Body], *, read_only: bool, value: str | None = None
+) -> Body:
+    """Return a setting with its values by precedence; ``value`` is the one without a synonym."""
     return {
         "name": name,
-        "value": None,
-        "readOnly": True,
-        "configSource": DEFAULT,
+        "value": synonyms[0]["value"] if synonyms else value,
+        "readOnly": read_only,
+        "configSource": synonyms[0]["source"] if synonyms else DEFAULT,
         "isSensitive": kind == PASSWORD,
-        "synonyms": [],
+        "synonyms": synonyms,
         "configType": kind,
         "documentation": None,
     }
@@ -179,8 +173,7 @@ def _broker_row(name: str, value: object, default: object, kind: int) -> Body:
     text, default_text = _text(value), _text(default)
     synonyms = [] if text == default_text else [synonym(name, text, STATIC)]
     synonyms.append(synonym(name, default_text, DEFAULT))
-    source = synonyms[0]["source"]
-    return _empty_row(name, kind) | {"value": text, "configSource": source, "synonyms": synonyms}
+    return config_row(name, kind, synonyms, read_only=True)
 
 
 def _text(value: object) -> str:

@@ -16,6 +16,7 @@ from coterie.server.api.broker_configs import (
     OF_TOPIC,
     STATIC,
     WITHOUT_DEFAULT,
+    config_row,
     dynamic_synonyms,
     of_all_brokers,
     of_broker,
@@ -125,23 +126,14 @@ def _of_group(call: Call, group_id: str) -> list[Body]:
     """Return all settings of a group, which need not exist."""
     configs = call.cluster.group_configs
     own = configs.of(group_id)
-    rows = []
-    for name, config in configs.known.items():
-        source = OF_GROUP if name in own else DEFAULT
-        value = own.get(name, config.default)
-        rows.append(
-            {
-                "name": name,
-                "value": value,
-                "readOnly": False,
-                "configSource": source,
-                "isSensitive": False,
-                "synonyms": [synonym(name, value, source)],
-                "configType": config.type,
-                "documentation": None,
-            }
+    return [
+        config_row(
+            *(name, config.type),
+            [synonym(name, own.get(name, config.default), OF_GROUP if name in own else DEFAULT)],
+            read_only=False,
         )
-    return rows
+        for name, config in configs.known.items()
+    ]
 
 
 def list_config_resources(call: Call) -> None:
@@ -189,16 +181,7 @@ def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
         elif config.server not in WITHOUT_DEFAULT:
             synonyms.append(synonym(config.server, config.default, DEFAULT))
     value = configs.get(config.name, topics.defaults.get(config.name, config.default))
-    return {
-        "name": config.name,
-        "value": value,
-        "readOnly": False,
-        "configSource": synonyms[0]["source"] if synonyms else DEFAULT,
-        "isSensitive": False,
-        "synonyms": synonyms,
-        "configType": config.type,
-        "documentation": None,
-    }
+    return config_row(config.name, config.type, synonyms, read_only=False, value=value)
 
 
 def alter_configs(call: Call) -> Slices:
@@ -266,13 +249,10 @@ def _alter_topic(call: Call, name: str, entries: list[Body], *, incremental: boo
     if not name:
         raise EntryError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     topic = call.cluster.topics.get(name)
-    if incremental:
-        before = {} if topic is None else topic.configs
-        configs = _changed(before, entries, call.cluster.topics.known_configs)
-    else:
-        configs = {entry["name"]: entry["value"] for entry in entries}
+    known = call.cluster.topics.known_configs
+    configs = _changed({} if topic is None else topic.configs, entries, known, incremental)
     try:
-        check_configs(call.cluster.topics.known_configs, configs)
+        check_configs(known, configs)
     except InvalidConfig as error:
         raise EntryError(Error.INVALID_CONFIG, str(error)) from None
     message = f"The topic '{name}' does not exist."
@@ -285,10 +265,7 @@ def _alter_group(call: Call, name: str, entries: list[Body], *, incremental: boo
     if not name:
         raise EntryError(Error.INVALID_REQUEST, "Default group resources are not allowed.")
     group_configs = call.cluster.group_configs
-    if incremental:
-        configs = _changed(group_configs.of(name), entries, group_configs.known)
-    else:
-        configs = {entry["name"]: entry["value"] for entry in entries}
+    configs = _changed(group_configs.of(name), entries, group_configs.known, incremental)
     try:
         group_configs.check(configs)
     except InvalidConfig as error:
@@ -301,9 +278,12 @@ def _changed(
     before: Mapping[str, str],
     entries: list[Body],
     known: Mapping[str, TopicConfig],
+    incremental: bool,
     *,
     of_broker: bool = False,
 ) -> dict[str, str]:
+    if not incremental:
+        return {entry["name"]: entry["value"] for entry in entries}
     configs = dict(before)
     for entry in entries:
         name, value, operation = entry["name"], entry["value"], entry["configOperation"]
@@ -357,11 +337,7 @@ def _alter_broker(call: Call, name: str, entries: list[Body], *, incremental: bo
     configs = call.cluster.broker_configs
     if call.cluster.features.elects_by_isr:
         _refuse_min_isr(name, entries, incremental=incremental)
-    changed = (
-        _changed(configs.of(name), entries, DYNAMIC, of_broker=True)
-        if incremental
-        else {entry["name"]: entry["value"] for entry in entries}
-    )
+    changed = _changed(configs.of(name), entries, DYNAMIC, incremental, of_broker=True)
     try:
         check_broker_configs(changed, name, configs.effective(call.node.id))
     except InvalidConfig as error:

@@ -54,15 +54,7 @@ def fetch_frame(version: int, row: tuple[Any, ...], correlation_id: int) -> list
 
 
 class _Form:
-    """The pieces of a response in one version.
-
-    Attributes
-    ----------
-    head : bytes
-        All that precedes the number of topics.
-    end : bytes
-        The tagged fields at the end of a struct, of which there are none.
-    """
+    """The pieces of a response in one version."""
 
     def __init__(
         self, version: int, before: tuple[Any, ...], endpoints: Any, correlation_id: int

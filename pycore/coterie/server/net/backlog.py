@@ -20,13 +20,7 @@ TURN_BYTES = 1 << 21  # written by all connections in one iteration of the loop
 
 
 class Backlog:
-    """The parts of one connection's responses that its transport has not got yet.
-
-    Attributes
-    ----------
-    size : int
-        The number of bytes.
-    """
+    """The parts of one connection's responses that its transport has not got yet."""
 
     __slots__ = ("_parts", "_start", "_taken_copied", "_unsent", "size")
 
@@ -100,13 +94,7 @@ class Writer(Protocol):
 
 
 class Turns:
-    """Lets connections write their slices in turn, a bounded number of bytes in each iteration.
-
-    Parameters
-    ----------
-    call_soon
-        Calls a function in the next iteration of the loop.
-    """
+    """Lets connections write their slices in turn, a bounded number of bytes in each iteration."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon

@@ -21,13 +21,7 @@ _WAIT = struct.pack("@ll", 0, 50_000)  # 50 ms for a call, then a peer is slow
 
 
 class Senders:
-    """The threads of a server.
-
-    Parameters
-    ----------
-    call_soon_threadsafe
-        Calls a function in the loop's thread.
-    """
+    """The threads of a server."""
 
     def __init__(self, call_soon_threadsafe: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon_threadsafe = call_soon_threadsafe

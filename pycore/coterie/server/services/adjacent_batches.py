@@ -22,11 +22,6 @@ class RecordRange:
     """The bytes of adjacent batches; the last batch may be cut.
 
     The range keeps the batches alive after retention or a deletion has removed them from the log.
-
-    Attributes
-    ----------
-    size : int
-        The number of bytes.
     """
 
     __slots__ = ("_batches", "_last", "size")

@@ -58,13 +58,7 @@ class Checked(NamedTuple):
 
 
 def checked(data: bytes, settings: LogSettings, place: str, now_ms: int) -> Checked | None:
-    """Validate the records of a producer; None if there are none.
-
-    Raises
-    ------
-    Refused
-        The records are invalid.
-    """
+    """Validate the records of a producer; None if there are none."""
     try:
         batches = [data] if is_one(data) else list(batches_of(data))
     except Corrupt as error:

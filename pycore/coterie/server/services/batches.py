@@ -75,13 +75,7 @@ def header(batch: bytes) -> Header:
 
 
 def batches_of(data: bytes) -> Iterator[bytes]:
-    """Yield the complete batches of any magic; as in Kafka, an incomplete last one is skipped.
-
-    Raises
-    ------
-    Corrupt
-        A size is too small, or a magic does not exist.
-    """
+    """Yield the complete batches of any magic; as in Kafka, an incomplete last one is skipped."""
     at = 0
     while len(data) - at >= _LOG_OVERHEAD:
         (size,) = _SIZE.unpack_from(data, at + 8)
@@ -158,13 +152,7 @@ def stamped(
 
 
 def converted(data: bytes) -> bytes:
-    """Convert message sets of magic 0 and 1 to one batch of magic 2 of the same compression.
-
-    Raises
-    ------
-    Corrupt
-        A message is damaged.
-    """
+    """Convert message sets of magic 0 and 1 to one batch of magic 2 of the same compression."""
     reader = LogReader(data)
     batches = list(reader)
     if reader.faults:

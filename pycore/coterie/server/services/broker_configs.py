@@ -135,11 +135,6 @@ def check_broker_configs(
         The id of a broker, or CLUSTER_DEFAULT.
     effective
         The settings that apply to the broker until now.
-
-    Raises
-    ------
-    InvalidConfig
-        With Kafka's message.
     """
     _refuse(
         "Cannot update these configs dynamically",

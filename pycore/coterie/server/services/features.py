@@ -74,13 +74,7 @@ class Features:
         return int(self.levels.get(TRANSACTION_VERSION, 0) >= 1)
 
     def check(self, name: str, level: int, upgrade_type: int, node_id: int) -> None:
-        """Check an update of one feature by the node that is the controller.
-
-        Raises
-        ------
-        InvalidUpdate
-            The update is not allowed.
-        """
+        """Check an update of one feature by the node that is the controller."""
         reason = self._reason_to_refuse(name, level, upgrade_type, node_id)
         if reason is not None:
             raise InvalidUpdate(f"Invalid update version {level} for feature {name}. {reason}")

@@ -87,13 +87,7 @@ class GroupConfigs:
         return self._configs.get(group_id, {})
 
     def check(self, configs: Mapping[str, str]) -> None:
-        """Check all settings of a group.
-
-        Raises
-        ------
-        InvalidConfig
-            With Kafka's message.
-        """
+        """Check all settings of a group."""
         for name in configs:
             if name not in self.known:
                 raise InvalidConfig(f"Unknown group config name: {name}")

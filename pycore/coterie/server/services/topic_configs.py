@@ -147,13 +147,7 @@ def topic_configs_of(release: str) -> Mapping[str, TopicConfig]:
 
 
 def read_config(known: Mapping[str, TopicConfig], name: str, text: str) -> Any:
-    """Parse the value of a setting.
-
-    Raises
-    ------
-    InvalidConfig
-        There is no such setting, or its value is invalid.
-    """
+    """Parse the value of a setting."""
     row = known.get(name)
     if row is None:
         raise InvalidConfig(f"Unknown topic config name: {name}")
@@ -161,13 +155,7 @@ def read_config(known: Mapping[str, TopicConfig], name: str, text: str) -> Any:
 
 
 def parse_value(row: TopicConfig, text: str) -> Any:
-    """Parse the value of a known setting.
-
-    Raises
-    ------
-    InvalidConfig
-        The value is invalid.
-    """
+    """Parse the value of a known setting."""
     text = text.strip()
     if row.type == BOOLEAN:
         if text.lower() not in ("true", "false"):
@@ -185,13 +173,7 @@ def parse_value(row: TopicConfig, text: str) -> Any:
 
 
 def check_configs(known: Mapping[str, TopicConfig], configs: Mapping[str, str]) -> None:
-    """Refuse unknown settings and invalid values.
-
-    Raises
-    ------
-    InvalidConfig
-        As ``read_config``.
-    """
+    """Refuse unknown settings and invalid values."""
     for name, text in configs.items():
         read_config(known, name, text)
 

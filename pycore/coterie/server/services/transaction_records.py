@@ -118,13 +118,7 @@ def read_key(key: bytes) -> str | None:
 
 
 def read_value(value: bytes) -> Value:
-    """Read a record's value.
-
-    Raises
-    ------
-    coterie.CorruptData
-        It is too short, or its version is unknown.
-    """
+    """Read a record's value."""
     head = _Reader(value, False, 0).take(_HEAD.size)
     version, producer_id, producer_epoch, timeout_ms, status = _HEAD.unpack(head)
     if version not in (0, 1):

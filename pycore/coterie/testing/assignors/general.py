@@ -19,21 +19,7 @@ _Plan = dict[str, list[TopicPartition]]
 
 
 class GeneralAssignment:
-    """The plan is as balanced as the subscriptions allow: from what members own, step by step.
-
-    Parameters
-    ----------
-    partitions
-        The partition count of each topic.
-    topics
-        The topics of each member.
-    owned
-        The partitions that each member owns.
-    former
-        Who owned a partition in an earlier generation.
-    racks
-        Which member and which partition are in one rack.
-    """
+    """The plan is as balanced as the subscriptions allow: from what members own, step by step."""
 
     def __init__(
         self,

@@ -30,17 +30,7 @@ def racks_matter(of_members: Collection[str], of_partitions: Collection[frozense
 
 
 class RackMatch:
-    """The racks that a sticky assignment looks at; none, if they do not matter.
-
-    Parameters
-    ----------
-    subscriptions
-        The subscription of each member.
-    partitions
-        The partition count of each topic.
-    racks
-        The racks of the replicas of each partition.
-    """
+    """The racks that a sticky assignment looks at; none, if they do not matter."""
 
     def __init__(
         self,

@@ -16,17 +16,7 @@ _Plan = dict[str, list[TopicPartition]]
 
 
 class TopicShares:
-    """What the subscribers of a topic still get.
-
-    Parameters
-    ----------
-    topic
-        The topic.
-    members
-        The rack of each subscriber, None without one, in the order of the assignment.
-    racks
-        The racks of each partition's replicas.
-    """
+    """What the subscribers of a topic still get."""
 
     def __init__(
         self, topic: str, members: Mapping[str, str | None], racks: list[frozenset[str]]

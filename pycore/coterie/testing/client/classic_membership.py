@@ -62,13 +62,7 @@ def _subscription(
 
 
 class ClassicMembership:
-    """The membership of one consumer; see :class:`~coterie.testing.client.membership.Membership`.
-
-    Attributes
-    ----------
-    group : ClassicGroup
-        The member at its coordinator.
-    """
+    """The membership of one consumer, a :class:`~coterie.testing.client.membership.Membership`."""
 
     def __init__(
         self,

@@ -125,13 +125,7 @@ class Commits:
         return None
 
     def run_callbacks(self) -> None:
-        """Run the callbacks of asynchronous commits that are complete.
-
-        Raises
-        ------
-        FencedInstanceIdError
-            One of them was fenced.
-        """
+        """Run the callbacks of asynchronous commits that are complete."""
         if self._fenced:
             raise FencedInstanceIdError("an asynchronous commit was refused: FENCED_INSTANCE_ID")
         while self._completed:

@@ -23,25 +23,7 @@ _OP = "consumer_group_heartbeat"
 
 
 class ConsumerHeartbeats:
-    """Heartbeats, and the check of the time between polls.
-
-    Parameters
-    ----------
-    network : NetworkClient
-        The connections.
-    member : ConsumerState
-        The state of the member.
-    member_id : str
-        Its id.
-    fields : function
-        Returns the fields of a request, as they are now.
-    accepted : function of a response
-        Acts on a response without an error.
-    refused : function of an error
-        Acts on an error that is not a matter of the coordinator.
-    late : function
-        Called when the application has not polled for ``max.poll.interval.ms``.
-    """
+    """Heartbeats, and the check of the time between polls."""
 
     def __init__(
         self,

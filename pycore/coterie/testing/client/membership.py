@@ -44,13 +44,7 @@ class Membership(Protocol):
         """Return the generation (or epoch) and the member id, as of the last assignment."""
 
     def commit_identity(self) -> Identity:
-        """Return who commits.
-
-        Raises
-        ------
-        KafkaError
-            The member cannot commit now.
-        """
+        """Return who commits."""
 
     def commit_refused(self, error: Error, sent: Identity) -> KafkaError:
         """Act on an error of the membership that a commit got; return what it raises."""

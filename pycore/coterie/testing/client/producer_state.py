@@ -45,17 +45,7 @@ class State(Enum):
 
 
 class ProducerState:
-    """The state of a producer.
-
-    Attributes
-    ----------
-    state : State
-        What it does.
-    producer_id, epoch : int
-        From InitProducerId; -1 before.
-    failure : KafkaError or None
-        What has ended the transaction, or the producer.
-    """
+    """The state of a producer."""
 
     def __init__(self, network: NetworkClient, transactional_id: str | None) -> None:
         self._network, self.transactional_id = network, transactional_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from coterie.base.arguments import sequence, text, within
+from coterie.base.arguments import did_you_mean, sequence, text, within
 from coterie.errors import ArgumentError, ConfigError, shown
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
@@ -66,13 +66,7 @@ Settings = dict[str, Any]
 
 
 def consumer_settings(given: Mapping[str, Any]) -> Settings:
-    """Return all settings of a consumer, with the default of each absent one.
-
-    Raises
-    ------
-    ConfigError
-        A setting does not exist, or must not have this value.
-    """
+    """Return all settings of a consumer, with the default of each absent one."""
     settings: Settings = {name: default for name, (default, _, _) in _NUMBERS.items()}
     settings |= _BOOLEANS | dict.fromkeys(_TEXTS)
     settings |= {name: choices[0] for name, choices in _CHOICES.items()}
@@ -92,13 +86,7 @@ def consumer_settings(given: Mapping[str, Any]) -> Settings:
 
 
 def producer_settings(given: Mapping[str, Any]) -> Settings:
-    """Return all settings of a producer, with the default of each absent one.
-
-    Raises
-    ------
-    ConfigError
-        A setting does not exist, or must not have this value.
-    """
+    """Return all settings of a producer, with the default of each absent one."""
     settings: Settings = {name: default for name, (default, _, _) in _PRODUCER_NUMBERS.items()}
     settings |= {"transactional.id": None, "client.id": None}
     _take(given, settings, _PRODUCER_NUMBERS, _PRODUCER_WITHOUT_EFFECT, "a producer")
@@ -122,7 +110,9 @@ def _take(
         raise ConfigError(f"the settings must be a mapping, not {shown(given)}")
     for name, value in given.items():
         if not isinstance(name, str) or (name not in settings and name not in without_effect):
-            raise ConfigError(f"{shown(name)} is no setting of {client}{_like(name, settings)}")
+            raise ConfigError(
+                f"{shown(name)} is no setting of {client}{did_you_mean(name, settings)}"
+            )
         if name in settings:
             settings[name] = _checked(name, value, numbers)
 
@@ -172,10 +162,3 @@ def _strategy(value: Any) -> list[str]:
     if not chosen or len(set(chosen)) < len(chosen):
         raise ConfigError(f"{_STRATEGY} must name assignors, each once, not {shown(value)}")
     return chosen
-
-
-def _like(name: Any, settings: Settings) -> str:
-    from difflib import get_close_matches  # only for the message
-
-    near = get_close_matches(str(name)[:60], settings)
-    return f"; did you mean {near[0]!r}?" if near else ""
