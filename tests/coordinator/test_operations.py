@@ -11,7 +11,6 @@ import coterie.consumer_groups
 import coterie.values
 from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace, run_trace
 from coterie.base.operations import ABSENT, ALONE, DETAILS, NUMBER, OPERATIONS, REQUESTS
-from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
 from coterie.coordinator.requests import OPS, compile_request, compile_values, show_request
 from coterie.events import Cause
@@ -71,7 +70,7 @@ def test_an_operation_needs_no_method_to_be_asked_for(monkeypatch):
     monkeypatch.setitem(
         OPERATIONS, "describe_group", OPERATIONS["describe_group"]._replace(method=False)
     )
-    monkeypatch.delattr(AdminRequests, "describe_group")
+    monkeypatch.delattr(GroupCoordinator, "describe_group")
     coordinator = GroupCoordinator()
     coordinator.offset_commit("g", {("t", 0): 5})
     answer = coordinator.handle({"op": "describe_group", "group_id": "g"}).response

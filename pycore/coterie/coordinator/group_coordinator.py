@@ -16,7 +16,6 @@ from coterie._core.coordinator.runtime import CallerLog
 from coterie.base.arguments import called, function, milliseconds, sequence, span, text
 from coterie.base.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.consumer_groups import DescribedConsumerGroup
-from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock, run_until
 from coterie.coordinator.config import CLASSIC_ONLY, coordinator_config
@@ -34,7 +33,7 @@ from coterie.values import Batch, Error
 T = TypeVar("T")
 
 
-class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
+class GroupCoordinator(ConsumerGroupRequests):
     """Kafka's group coordinator under virtual time.
 
     Parameters
@@ -295,6 +294,31 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
     def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
         """Send OffsetDelete; ``partitions``: pairs of topic and partition."""
         return now_or_later(self._ask("offset_delete", group_id, partitions))
+
+    @called
+    def describe_group(self, group_id: str | None = None, *, version: int = 5) -> Any:
+        """Send DescribeGroups for one group; from version 6 on an unknown one is an error."""
+        return self._ask("describe_group", group_id, version).response
+
+    @called
+    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Any:
+        """Send ListGroups for groups in these states and of these types; an empty list: any.
+
+        ``types`` matter since Kafka 4.1 only.
+        """
+        return self._ask("list_groups", states, types).response
+
+    @called
+    def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
+        return now_or_later(self._ask("delete_groups", group_ids))
+
+    @called
+    def delete_partitions(self, partitions: Any = ()) -> None:
+        """Remove the offsets of partitions, pairs of topic and number, deleted from the cluster."""
+        self._ask("delete_partitions", partitions)
+
+    def cleanup(self) -> None:
+        self._ask("cleanup")
 
     def failover(self) -> None:
         """Resign, be elected again and load the log, within this millisecond."""

@@ -1,7 +1,7 @@
 """The releases of Kafka whose broker a server can be, and what differs between them.
 
 The versions of the APIs are in ``api/table.py``, the settings of topics in
-``services/data/topic_configs.py``. Source: Feature and MetadataVersion of Kafka.
+``services/topic_configs.py``. Source: Feature and MetadataVersion of Kafka.
 """
 
 from __future__ import annotations
@@ -45,47 +45,32 @@ DEFAULT_RELEASE = Release(
     features={KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, 21)},  # 21 is IBP_3_9_IV0
     levels={METADATA_VERSION: 21},
 )
-RELEASES: Mapping[str, Release] = {
-    "3.9": DEFAULT_RELEASE,
-    "4.1": Release(
-        "4.1",
-        behaviours=("4.1", "4.1.2", "4.2"),
-        features={
-            GROUP_VERSION: (0, 1),
-            TRANSACTION_VERSION: (0, 2),
-            ELR_VERSION: (0, 1),
-            KRAFT_VERSION: (0, 1),
-            METADATA_VERSION: (7, 27),  # IBP_3_3_IV3 to IBP_4_1_IV1
-            _SHARE_VERSION: (0, 1),
-        },
-        levels={
-            GROUP_VERSION: 1,
-            TRANSACTION_VERSION: 2,
-            ELR_VERSION: 1,
-            METADATA_VERSION: 27,
-        },
-    ),
-    # A new cluster of 4.4 has share and streams groups on, too; here they are off.
-    "4.4": Release(
-        "4.4",
-        behaviours=("4.4", "4.3.1", "4.3"),
-        features={
-            GROUP_VERSION: (0, 1),
-            TRANSACTION_VERSION: (0, 2),
-            ELR_VERSION: (0, 1),
-            KRAFT_VERSION: (0, 1),
-            METADATA_VERSION: (7, 33),  # IBP_3_3_IV3 to IBP_4_4_IV1
-            _SHARE_VERSION: (0, 2),
-            _STREAMS_VERSION: (0, 1),
-        },
-        levels={
-            GROUP_VERSION: 1,
-            TRANSACTION_VERSION: 2,
-            ELR_VERSION: 1,
-            METADATA_VERSION: 33,
-        },
-    ),
-}
+_KAFKA_4_1 = Release(
+    "4.1",
+    behaviours=("4.1", "4.1.2", "4.2"),
+    features={
+        GROUP_VERSION: (0, 1),
+        TRANSACTION_VERSION: (0, 2),
+        ELR_VERSION: (0, 1),
+        KRAFT_VERSION: (0, 1),
+        METADATA_VERSION: (7, 27),  # IBP_3_3_IV3 to IBP_4_1_IV1
+        _SHARE_VERSION: (0, 1),
+    },
+    levels={GROUP_VERSION: 1, TRANSACTION_VERSION: 2, ELR_VERSION: 1, METADATA_VERSION: 27},
+)
+# A new cluster of 4.4 has share and streams groups on, too; here they are off.
+_KAFKA_4_4 = Release(
+    "4.4",
+    behaviours=("4.4", "4.3.1", "4.3"),
+    features={
+        **_KAFKA_4_1.features,
+        METADATA_VERSION: (7, 33),  # to IBP_4_4_IV1
+        _SHARE_VERSION: (0, 2),
+        _STREAMS_VERSION: (0, 1),
+    },
+    levels={**_KAFKA_4_1.levels, METADATA_VERSION: 33},
+)
+RELEASES = {each.name: each for each in (DEFAULT_RELEASE, _KAFKA_4_1, _KAFKA_4_4)}
 
 
 def release_of(name: Any) -> Release:

@@ -25,6 +25,10 @@ from coterie.values import Error
 Body = dict[str, Any]
 Row = tuple[Any, ...]  # the core's: id, error, state, epoch, target epoch, assignor, members
 Assigned = Sequence[tuple[bytes, str, tuple[int, ...]]]  # topic id, name, partitions
+_MEMBER = (  # the core's fields of a member, before its assignments
+    *("memberId", "instanceId", "rackId", "memberEpoch", "clientId", "clientHost"),
+    *("subscribedTopicNames", "subscribedTopicRegex", "memberType"),
+)
 _ERROR, _MEMBERS = 1, 6  # where a row has what
 _HEARTBEAT, _DESCRIBE = NUMBER["consumer_group_heartbeat"], NUMBER["consumer_group_describe"]
 
@@ -124,7 +128,7 @@ def _described(call: Call, group: Row, operations: int) -> Iterator[Body | None]
     for some in runs(members):
         if entries:
             yield None
-        entries += [_member(*member) for member in some]
+        entries += [_member(member) for member in some]
     yield {
         "errorCode": 0,
         "groupId": group_id,
@@ -137,23 +141,11 @@ def _described(call: Call, group: Row, operations: int) -> Iterator[Body | None]
     }
 
 
-def _member(
-    member_id: str, instance_id: str | None, rack_id: str | None, epoch: int, client_id: str,
-    client_host: str, names: Sequence[str], regex: str | None, member_type: int,
-    assigned: Assigned, target: Assigned,
-) -> Body:  # fmt: skip
-    return {
-        "memberId": member_id,
-        "instanceId": instance_id,
-        "rackId": rack_id,
-        "memberEpoch": epoch,
-        "clientId": client_id,
-        "clientHost": client_host,
-        "subscribedTopicNames": names,
-        "subscribedTopicRegex": regex,
+def _member(row: Row) -> Body:
+    *fields, assigned, target = row
+    return dict(zip(_MEMBER, fields, strict=True)) | {
         "assignment": {"topicPartitions": _by_name(assigned)},
         "targetAssignment": {"topicPartitions": _by_name(target)},
-        "memberType": member_type,
     }
 
 
