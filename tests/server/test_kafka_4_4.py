@@ -7,8 +7,9 @@ from coterie.messages import LogReader, decode_key, decode_value
 from coterie.server.api.table import SERVED_BY
 from support.server.asking import ask, commit, request
 from support.server.playing import BROKER, Server
+from support.server.writing import of_producer
 
-UNSUPPORTED, UNKNOWN_PARTITION, UNKNOWN_ID = 35, 3, 100
+UNSUPPORTED, UNKNOWN_PARTITION, UNKNOWN_ID, INVALID_PRODUCER_EPOCH = 35, 3, 100, 47
 NAMED = {"clientSoftwareName": "tests", "clientSoftwareVersion": "1"}
 NO_ID, NOBODYS_ID = "A" * 22, "A" * 21 + "Q"
 # Of a node that is broker and controller; of these keys are those that are not served here: of
@@ -82,6 +83,18 @@ def test_a_client_that_means_another_node_is_sent_to_its_bootstrap_servers(
     cluster_id = server.cluster.cluster_id if cluster_id == "own" else cluster_id
     found = ask(peer, "ApiVersions", 5, NAMED | {"clusterId": cluster_id, "nodeId": node_id})
     assert (found["errorCode"], bool(found["apiKeys"])) == (error, not error)
+
+
+@pytest.mark.parametrize(("version", "error"), [(1, 0), (2, INVALID_PRODUCER_EPOCH)])
+def test_a_marker_of_version_2_needs_a_higher_epoch_than_its_open_transaction(
+    server, peer, version, error
+):
+    server.cluster.topics.partition("t", 0).produce(of_producer(0, epoch=5, transactional=True))
+    topics = [{"name": "t", "partitionIndexes": [0]}]
+    marker = {"producerId": 7, "producerEpoch": 5, "coordinatorEpoch": 0, "topics": topics}
+    markers = [marker | {"transactionResult": True, "transactionVersion": version}]
+    (found,) = ask(peer, "WriteTxnMarkers", version, {"markers": markers})["markers"]
+    assert found["topics"][0]["partitions"][0]["errorCode"] == error
 
 
 # Share and streams groups: by a broker whose features share.version and streams.version are 0

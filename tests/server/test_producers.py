@@ -165,3 +165,25 @@ def test_a_coordinator_of_epoch_minus_1_fences_none():
     for coordinator_epoch in (-1, 0):
         assert int(partition.append_marker(2, 0, coordinator_epoch, True, 1)) == 0
     assert int(partition.append_marker(2, 0, -1, True, 1)) == 52
+
+
+@pytest.mark.parametrize("transaction_version", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("is_open", "epoch", "marker_epoch", "is_refused"),  # below version 2, and from it on
+    [
+        (True, 5, 4, (True, True)),
+        (True, 5, 5, (False, True)),
+        (True, 5, 6, (False, False)),
+        (True, 32767, 32767, (False, False)),  # no higher epoch is left
+        (False, 5, 4, (True, True)),
+        (False, 5, 5, (False, False)),  # a marker that is sent again
+        (False, 5, 6, (False, False)),
+    ],
+)
+def test_a_marker_of_version_2_has_a_higher_epoch_than_its_transaction(
+    is_open, epoch, marker_epoch, is_refused, transaction_version
+):
+    partition = log()
+    partition.produce(of_producer(0, epoch=epoch, transactional=is_open))
+    error = partition.append_marker(7, marker_epoch, 0, True, 1, transaction_version)
+    assert (int(error) == 47) is is_refused[transaction_version == 2]

@@ -164,6 +164,7 @@ def _marked(
         marker["coordinatorEpoch"],
         marker["transactionResult"],
     )
+    version = marker.get("transactionVersion", 0)  # WriteTxnMarkers 2 has it
     errors: dict[Partition, Error] = {}
     of_groups = []
     for topic, number in partitions:
@@ -175,9 +176,9 @@ def _marked(
         elif topic == OFFSETS_TOPIC:
             of_groups.append(number)
         else:
-            errors[topic, number] = log.append_marker(*written, cluster.now_ms)
+            errors[topic, number] = log.append_marker(*written, cluster.now_ms, version)
     if of_groups:
-        ended = cluster.groups.end_txn(*written, of_groups)
+        ended = cluster.groups.end_txn(*written, of_groups, version)
         errors.update({(OFFSETS_TOPIC, number): error for number, error in ended.items()})
     return errors
 

@@ -162,6 +162,7 @@ class Groups:
         coordinator_epoch: int,
         committed: bool,
         partitions: Iterable[int],
+        transaction_version: int = 0,
     ) -> dict[int, Error]:
         """Write a transaction's markers into the offsets topic, and apply them to its groups.
 
@@ -171,7 +172,12 @@ class Groups:
             The error of each partition.
         """
         errors = self.log.write_markers(
-            producer_id, producer_epoch, coordinator_epoch, committed, partitions
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            committed,
+            partitions,
+            transaction_version,
         )
         if not all(errors.values()):
             self._act("end_txn", (producer_id, committed))

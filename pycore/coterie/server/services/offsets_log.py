@@ -95,11 +95,13 @@ class OffsetsLog:
         coordinator_epoch: int,
         committed: bool,
         partitions: Iterable[int],
+        transaction_version: int,
     ) -> dict[int, Error]:
         """Append the markers that end a transaction; return the error of each partition."""
         now_ms = self._context.now_ms
         logs = {number: self.partition(number) for number in partitions}
-        marker = (producer_id, producer_epoch, coordinator_epoch, committed, now_ms)
+        producer = producer_id, producer_epoch
+        marker = *producer, coordinator_epoch, committed, now_ms, transaction_version
         return {
             number: Error.UNKNOWN_TOPIC_OR_PARTITION if log is None else log.append_marker(*marker)
             for number, log in logs.items()

@@ -170,9 +170,12 @@ class PartitionLog:
         coordinator_epoch: int,
         committed: bool,
         timestamp_ms: int,
+        transaction_version: int = 0,
     ) -> Error:
         """Append a marker that ends a transaction, unless its producer or coordinator is fenced."""
-        error = self.producers.marker_refusal(producer_id, producer_epoch, coordinator_epoch)
+        error = self.producers.marker_refusal(
+            producer_id, producer_epoch, coordinator_epoch, transaction_version
+        )
         if error is Error.NONE:
             self.append_own(
                 encode_marker(

@@ -1,6 +1,6 @@
 """The idempotent and transactional producers of a partition.
 
-Source: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo of Kafka 3.9.
+Source: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo of Kafka 3.9 and 4.4.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from coterie.values import Error
 
 _BATCHES = 5  # the maximum of requests in flight
 _MAX_SEQUENCE = 2**31 - 1
+_MAX_EPOCH = 2**15 - 1
+_BUMPS_EPOCHS = 2  # the transaction version whose markers have a new epoch
 
 
 class BatchMetadata(NamedTuple):
@@ -123,11 +125,26 @@ class Producers:
             producer.first_offset = head.base_offset
             self._open[head.base_offset] = head.producer_id
 
-    def marker_refusal(self, producer_id: int, epoch: int, coordinator_epoch: int) -> Error:
+    def marker_refusal(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> Error:
+        """Return why a marker is refused.
+
+        From transaction version 2 on, a marker has a higher epoch than its transaction.
+        With the same epoch it is a repetition, or there is no higher epoch.
+        """
         producer = self.known.get(producer_id)
-        if producer is not None and epoch < producer.epoch:
+        if producer is None:
+            return Error.NONE
+        is_late = (
+            transaction_version >= _BUMPS_EPOCHS
+            and epoch == producer.epoch
+            and producer.first_offset is not None
+            and epoch != _MAX_EPOCH
+        )
+        if epoch < producer.epoch or is_late:
             return Error.INVALID_PRODUCER_EPOCH
-        if producer is not None and coordinator_epoch < producer.coordinator_epoch:
+        if coordinator_epoch < producer.coordinator_epoch:
             return Error.TRANSACTION_COORDINATOR_FENCED
         return Error.NONE
 
