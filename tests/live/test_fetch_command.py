@@ -1,15 +1,17 @@
 """``coterie fetch``: what it prints, how it ends, and its one line for each failure."""
 
+import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
 from coterie.live.cluster import addresses_of
-from coterie.messages import partition_for
+from coterie.messages import LogReader, partition_for
 from coterie.server import Broker
 from support.cluster.secure_listeners import USERS, jaas, tls_of, write_certificates
 from support.commandline import (
@@ -336,3 +338,26 @@ def test_a_missing_client_library_is_named_with_what_installs_it(command, tmp_pa
     )  # fmt: skip
     wanted = "coterie: aiokafka is not installed; pip install 'coterie[cluster]'\n"
     assert (run.returncode, run.stderr) == (1, wanted)
+
+
+def test_the_states_of_share_groups_are_copied_and_records_prints_them(broker, tmp_path):
+    """Of a broker's own log, in a topic of that name."""
+    name, out = "__share_group_state", tmp_path / "copy"
+    log = Path(__file__).parents[1] / "golden/share-groups/log"
+    broker._cluster.topics.create(name, 2)
+    for number in range(2):
+        (segment,) = (log / f"{name}-{number}").glob("*.log")
+        for batch in LogReader(segment.read_bytes()):
+            rows = [(record.timestamp, record.key, record.value) for record in batch.records]
+            broker._cluster.topics.partition(name, number).append_records(rows)
+    coterie_ok(*fetch(broker, out, "--topic", name))
+
+    def values(folder):
+        lines = coterie_ok("records", folder, "--topic", name).stdout.splitlines()
+        return [(row["partition"], row["key"], row["value"]) for row in map(json.loads, lines)]
+
+    assert values(out) == values(log)
+    fails(
+        *fetch(broker, out, "--topic", name, "--group", "g"), status=2,
+        says="a group's states are in several of its partitions",
+    )  # fmt: skip

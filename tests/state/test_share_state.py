@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import json
 import struct
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from coterie._core.codec.schema import decode_share_key, decode_share_value
 from coterie.errors import CorruptData
 from coterie.log.folders import find_share_state
+from coterie.log.records import segment_records
 from coterie.messages import encode_batch
 from coterie.state.share_state import SharePartition, ShareStates
 from support.commandline import coterie_ok, fails
@@ -67,6 +69,45 @@ def test_end_offsets_are_for_the_offsets_of_described_groups():
     for options in (("--list",), ("--describe", "--all-groups", "--members")):
         fails("groups", LOG, *options, "--end-offsets", ENDS, status=2,
               says="--end-offsets goes with --offsets")  # fmt: skip
+
+
+def test_records_prints_the_states_that_the_tool_of_kafka_shows():
+    """Of a partition the last start offset counts that is not -1."""
+    folders = sorted(LOG.glob("__share_group_state-*"))
+    result = coterie_ok("records", LOG, "--topic", "__share_group_state")
+    assert coterie_ok("records", *folders).stdout == result.stdout
+    starts = {}
+    for row in map(json.loads, result.stdout.splitlines()):
+        place = row["key"]["data"]
+        start = row["value"]["data"]["startOffset"]
+        if start != -1:
+            starts[place["groupId"], place["topicId"], place["partition"]] = start
+    lines = [line.split() for line in (GOLDEN / "offsets.txt").read_text().splitlines()]
+    shown = [(line[0], line[2], line[3]) for line in lines if line and line[3].isdigit()]
+    assert sorted((group, str(part), str(at)) for (group, _, part), at in starts.items()) == sorted(
+        shown
+    )
+
+
+def test_records_of_groups_are_theirs():
+    def groups(*options):
+        lines = coterie_ok("records", LOG / "__share_group_state-1", *options).stdout.splitlines()
+        return {json.loads(line)["key"]["data"]["groupId"] for line in lines}
+
+    everyone = groups()
+    assert groups("--group", "share-l*") == {name for name in everyone if name[:7] == "share-l"}
+    assert groups("--group-exclude", "share-l*") == everyone - groups("--group", "share-l*")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((GOLDEN / "README.md",), "no such folder; give a folder of __share_group_state-N folders"),
+        ((LOG / "__consumer_offsets-0",), "no segment (.log); give a folder of"),
+    ],
+)
+def test_where_no_state_is_records_says_what_to_give(options, says):
+    fails("records", "--topic", "__share_group_state", *options, says=says)
 
 
 # Records by Kafka's schemas: ShareSnapshotKey.json and those beside it
@@ -159,3 +200,29 @@ def test_every_cut_is_refused(decode, data):
     for size in range(len(data)):
         with pytest.raises(CorruptData):
             decode(data[:size])
+
+
+@pytest.mark.parametrize(
+    ("raw_key", "value", "unread", "kinds"),
+    [
+        (key(7), snapshot(5), ("key", "value"), []),  # as of a newer Kafka
+        (key()[:-1], snapshot(5), ("key",), ["key"]),
+        (b"\0", snapshot(5), ("key", "value"), ["key"]),
+        (key(), b"\0\1", ("value",), ["value"]),
+        (key(), None, (), []),
+    ],
+)
+def test_records_keeps_the_bytes_of_what_it_cannot_read(raw_key, value, unread, kinds):
+    told = []
+    (row,) = segment_records(
+        encode_batch([(0, 1, raw_key, value)]),
+        partition=0,
+        segment="s.log",
+        topic="__share_group_state",
+        on_fault=lambda *fault: told.append(fault[2]),
+    )
+    given = {"key": raw_key, "value": value}
+    assert {name: row[name]["raw"] for name in given if "raw" in (row[name] or {})} == {
+        name: given[name] for name in unread
+    }
+    assert told == kinds

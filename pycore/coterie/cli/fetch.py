@@ -13,7 +13,7 @@ from coterie.cli.failures import say
 from coterie.cli.params import FOLDER, bootstrap_options
 from coterie.cli.tables import show_tables
 from coterie.insight import tables
-from coterie.log.folders import TOPIC
+from coterie.log.folders import SHARE_STATE, TOPIC
 
 if TYPE_CHECKING:
     from coterie.live.copying import CopyResult
@@ -80,6 +80,11 @@ def command(
     """
     if "" in groups or not topic:
         raise click.UsageError("--group and --topic need a name, not an empty text")
+    if groups and topic == SHARE_STATE:
+        raise click.UsageError(
+            f"--group does not go with --topic {SHARE_STATE}: "
+            "a group's states are in several of its partitions"
+        )
     need_client_library()
     from coterie.cli.copying import copy
     from coterie.live.copying import CopyPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
@@ -15,13 +15,18 @@ SPECIAL = re.compile(r"[*?\[]")
 
 
 def chosen_groups(
-    requested: Iterable[str], log: Log, where: Where = HERE, excluded: Iterable[str] = ()
+    requested: Iterable[str],
+    log: Log,
+    where: Where = HERE,
+    excluded: Iterable[str] = (),
+    known_in: Callable[[Log, Where], set[str]] | None = None,
 ) -> frozenset[str] | None:
     """Return the ids of the requested groups that are not excluded; None: all groups.
 
     ``*``, ``?`` and ``[...]`` make a pattern, which has to match a whole id; case matters. If a
     group's id equals the text of a pattern, the text stands for this group alone. Only patterns
-    and ``excluded`` cause an additional read of the log.
+    and ``excluded`` cause an additional read of the log, by ``known_in`` in place of
+    :func:`known_groups` if it is given.
 
     Raises
     ------
@@ -38,7 +43,7 @@ def chosen_groups(
             "patterns for --group, and --group-exclude, need a log on plain paths; "
             "give the ids themselves with --group"
         )
-    known = known_groups(log, where)
+    known = (known_in or known_groups)(log, where)
     chosen = set() if names else known
     for name in names:
         matched = {name} if name in known or not SPECIAL.search(name) else matching(name, known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -18,8 +19,18 @@ from coterie.cli.params import (
     since_option,
     until_option,
 )
-from coterie.log.folders import read_segment
-from coterie.log.records import FaultHandler, JsonLines, group_of, segment_records
+from coterie.errors import LogError
+from coterie.log.folders import (
+    SHARE_STATE,
+    SHARE_STATE_FOLDER,
+    TOPIC,
+    Listing,
+    Log,
+    find_segments,
+    find_share_state,
+    read_segment,
+)
+from coterie.log.records import DECODERS, FaultHandler, JsonLines, group_of, segment_records
 
 LINES_AT_ONCE = 2_000
 
@@ -45,7 +56,37 @@ def unknown_fields(count: int) -> str:
     )
 
 
+def share_state_of(logs: Logs) -> Listing:
+    """Return the segments of __share_group_state in LOG..."""
+    if logs.servers is not None:
+        raise click.UsageError(
+            f"--topic {SHARE_STATE} goes with LOG; copy it: coterie fetch --topic {SHARE_STATE}"
+        )
+    listing = find_share_state(logs.paths)
+    if not listing.segments:
+        why = "no segment (.log)" if all(map(os.path.isdir, logs.paths)) else "no such folder"
+        ask_for = f"give a folder of {SHARE_STATE}-N folders, or one such folder"
+        raise LogError(f"{logs.shown}: {why}; {ask_for}")
+    return listing
+
+
+def share_groups(log: Log, _: object) -> set[str]:
+    """Return the ids of the groups with a record in __share_group_state."""
+    found: set[str | None] = set()
+    for segment in find_segments(log).segments:
+        data = read_segment(segment, in_memory=True)
+        rows = segment_records(data, partition=None, segment="", topic=SHARE_STATE)
+        found.update(map(group_of, rows))
+    return {name for name in found if name is not None}
+
+
 @click.command("records")
+@click.option(
+    "--topic",
+    type=click.Choice(list(DECODERS)),
+    help=f"Whose records: of {TOPIC}, or of {SHARE_STATE}, which has the states of share groups' "
+    "partitions. Default: that of the folders LOG...",
+)
 @group_option
 @group_exclude_option
 @at_option
@@ -54,6 +95,7 @@ def unknown_fields(count: int) -> str:
 @logs_argument
 def command(
     logs: Logs,
+    topic: str | None,
     groups: tuple[str, ...],
     excluded: tuple[str, ...],
     at_ms: int | None,
@@ -68,8 +110,13 @@ def command(
     line on standard error. --at, --since and --until go by the records' own timestamps.
     """
     end_ms = end_of(at_ms, since_ms, until_ms)
-    listing = logs.listing
-    only = chosen_groups(groups, listing, excluded=excluded)
+    if topic is None:
+        folders = [os.path.basename(os.path.abspath(path)) for path in logs.paths]
+        is_of_shares = folders and all(map(SHARE_STATE_FOLDER.fullmatch, folders))
+        topic = SHARE_STATE if is_of_shares else TOPIC
+    listing = share_state_of(logs) if topic == SHARE_STATE else logs.listing
+    known_in = share_groups if topic == SHARE_STATE else None
+    only = chosen_groups(groups, listing, excluded=excluded, known_in=known_in)
     ranges = {}
     if since_ms is not None or end_ms is not None:
         from coterie.log.time_range import TimeRange  # with numpy, which --help does not need
@@ -91,6 +138,7 @@ def command(
             segment=segment.log_name,
             groups=only,
             on_fault=fault_printer(segment.name),
+            topic=topic,
         ):
             if only is not None:
                 present.add(group_of(row))

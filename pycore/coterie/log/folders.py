@@ -26,7 +26,7 @@ from coterie.log.mapped import MappedSegment, intact, truncated
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-TOPIC = "__consumer_offsets"
+TOPIC, SHARE_STATE = "__consumer_offsets", "__share_group_state"
 PARTITION_FOLDER = re.compile(r"__consumer_offsets-([0-9]{1,9})")  # more digits exceed int32
 SHARE_STATE_FOLDER = re.compile(r"__share_group_state-([0-9]{1,9})")
 ASIDE_FOLDER = re.compile(r"__consumer_offsets-[0-9]+\..*-(?:delete|stray|future)")
@@ -172,7 +172,9 @@ def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:
 
 
 def find_share_state(paths: Iterable[str]) -> Listing:
-    """List the segments of ``__share_group_state-N`` folders beside those of a log, if there are.
+    """List the segments of ``__share_group_state-N`` folders, if there are.
+
+    A path is a folder with such folders, beside those of a log for example, or one such folder.
 
     Raises
     ------
@@ -182,8 +184,9 @@ def find_share_state(paths: Iterable[str]) -> Listing:
     segments: dict[str, Segment] = {}
     aside: list[str] = []
     for path in filter(os.path.isdir, paths):
-        for name in _entries(path):
-            folder, match = os.path.join(path, name), SHARE_STATE_FOLDER.fullmatch(name)
+        own = SHARE_STATE_FOLDER.fullmatch(os.path.basename(os.path.abspath(path)))
+        for folder in [path] if own else [os.path.join(path, name) for name in _entries(path)]:
+            match = own or SHARE_STATE_FOLDER.fullmatch(os.path.basename(folder))
             if match and _is_there(folder, os.path.isdir, "a folder"):
                 for segment in _segments_in(folder, int(match[1]), aside):
                     segments.setdefault(os.path.realpath(segment.path), segment)

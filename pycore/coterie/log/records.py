@@ -10,11 +10,19 @@ import base64
 import json
 from collections.abc import Callable, Container, Iterator
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.batch import LogBatch, LogReader, LogRecord
-from coterie._core.codec.schema import decode_key, decode_value, key_type
+from coterie._core.codec.schema import (
+    decode_key,
+    decode_share_key,
+    decode_share_value,
+    decode_value,
+    key_type,
+)
+from coterie.base.schemas import SECTIONS
 from coterie.errors import CorruptData
+from coterie.log.folders import SHARE_STATE, TOPIC
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -108,6 +116,29 @@ def _commit_value(value: dict[str, Any] | None) -> str:
     return f'{{"version":{value["version"]},"data":{{{",".join(fields)}}}}}'
 
 
+class Decoders(NamedTuple):
+    """How keys and values of a topic are decoded."""
+
+    key: Callable[[bytes], dict[str, Any]]
+    value: Callable[[int | None, bytes | None], dict[str, Any] | None]
+    key_type: Callable[[int], str | None]
+
+
+def _share_value(version: int | None, value: bytes | None) -> dict[str, Any] | None:
+    if value is not None and (version is None or version not in _SHARE_TYPES):
+        return _raw(value, "unknown version")
+    return None if version is None else decode_share_value(version, value)
+
+
+_SHARE_TYPES = {
+    section.keys[0]: name for name, section in SECTIONS.items() if section.topic == SHARE_STATE
+}
+DECODERS = {
+    TOPIC: Decoders(decode_key, decode_value, key_type),
+    SHARE_STATE: Decoders(decode_share_key, _share_value, _SHARE_TYPES.get),
+}
+
+
 def segment_records(
     data: Buffer,
     *,
@@ -115,6 +146,7 @@ def segment_records(
     segment: str,
     groups: Container[str] | None = None,
     on_fault: FaultHandler | None = None,
+    topic: str = TOPIC,
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of one segment, in log order.
 
@@ -129,6 +161,8 @@ def segment_records(
     on_fault
         Called for each fault with (position, base offset, kind, record offset, detail), before
         the records after it are yielded.
+    topic
+        One of ``DECODERS``.
 
     Yields
     ------
@@ -137,7 +171,7 @@ def segment_records(
         ``version``, ``raw`` and ``error`` in place of ``data``. A tagged field that is not in the
         table is under ``_unknown_tags`` of its struct, as a pair of the tag and its bytes.
     """
-    reader = LogReader(data)
+    reader, decoders = LogReader(data), DECODERS[topic]
     reported = 0
     for batch in reader:
         reported = _report_faults(reader, reported, on_fault)
@@ -152,7 +186,7 @@ def segment_records(
                     detail = f"a control batch of type {row['control']['type']}"
                     on_fault(batch.position, batch.base_offset, "marker", None, detail)
             else:
-                row["key"], row["value"] = _decoded(batch, record, on_fault)
+                row["key"], row["value"] = _decoded(batch, record, on_fault, decoders)
             if groups is None or group_of(row) in groups:
                 yield row
     _report_faults(reader, reported, on_fault)
@@ -204,7 +238,9 @@ def _control(record: LogRecord) -> dict[str, Any]:
     return fields
 
 
-def _decoded(batch: LogBatch, record: LogRecord, on_fault: FaultHandler | None) -> tuple[Any, Any]:
+def _decoded(
+    batch: LogBatch, record: LogRecord, on_fault: FaultHandler | None, decoders: Decoders
+) -> tuple[Any, Any]:
     """Return key and value as dicts; report an unreadable one, and keep its bytes."""
     key, value = record.key, record.value
     key_row: Any = None
@@ -212,13 +248,14 @@ def _decoded(batch: LogBatch, record: LogRecord, on_fault: FaultHandler | None) 
     try:
         if key is None:
             raise CorruptData("a record without a key", kind="key")
-        key_row = decode_key(key)
+        key_row = decoders.key(key)
     except CorruptData as error:
-        fault, key_row = error, None if key is None else _raw_key(key, str(error))
+        fault = error
+        key_row = None if key is None else _raw_key(key, str(error), decoders)
     # The version of a truncated key still determines the value's schema.
     version = None if key_row is None else key_row["version"]
     try:
-        value_row: Any = decode_value(version, value)
+        value_row: Any = decoders.value(version, value)
     except CorruptData as error:
         fault, value_row = fault or error, _raw(value or b"", str(error))
     if fault is not None and on_fault is not None:  # one per record, as in a fold
@@ -226,9 +263,9 @@ def _decoded(batch: LogBatch, record: LogRecord, on_fault: FaultHandler | None) 
     return key_row, value_row
 
 
-def _raw_key(key: bytes, error: str) -> dict[str, Any]:
+def _raw_key(key: bytes, error: str, decoders: Decoders) -> dict[str, Any]:
     row = _raw(key, error)
-    kind = None if row["version"] is None else key_type(row["version"])
+    kind = None if row["version"] is None else decoders.key_type(row["version"])
     return row if kind is None else {"version": row["version"], "type": kind, **row}
 
 
