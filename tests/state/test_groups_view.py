@@ -109,6 +109,32 @@ def test_a_view_is_what_kafka_printed(case, name, capfd):
     assert ours == theirs
 
 
+def lags(rows):
+    """Place -> current offset, end and lag; a lag below 0 is not known."""
+    numbers = (
+        (*row[:3], *[None if cell in ("-", "") else int(cell) for cell in row[3:6]]) for row in rows
+    )
+    return {
+        (*place, now): (end, None if lag is not None and lag < 0 else lag)
+        for *place, now, end, lag in numbers
+    }
+
+
+@pytest.mark.parametrize("case", ["compacted", "kip848"])
+def test_lags_are_those_that_kafka_printed(case, tmp_path):
+    cells = [line.split() for line in live(case, "offsets.txt").splitlines()]
+    theirs = [row for row in cells if row and row[0] != "GROUP"]
+    ends = tmp_path / "ends.csv"
+    ends.write_text("".join(f"{row[1]}:{row[2]}:{row[4]}\n" for row in theirs if row[4] != "-"))
+    result = coterie(
+        *("groups", log(case), "--describe", "--all-groups", "--kind", "consumer"),
+        *("--end-offsets", ends, "--format", "csv"),
+    )
+    names = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag")
+    rows = csv.DictReader(result.stdout.splitlines())
+    assert lags([row[name] for name in names] for row in rows) == lags(theirs)
+
+
 @pytest.mark.parametrize("group", sorted(OTHER_THEN["default50", "offsets.txt"]))
 def test_the_record_before_the_last_shows_the_group_that_kafka_saw(group, capfd):
     times = [

@@ -207,6 +207,19 @@ def test_a_row_of_an_offset_has_its_owner_or_none():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["consumer", "streams", "classic"])
+def test_the_lag_is_what_is_left_up_to_the_end_and_never_negative(kind):
+    """Offset 5 of partitions that end at 5, 9 and 4, or whose end nobody has taken."""
+    offsets = [offset("t", number) for number in range(4)]
+    one = streams() | {"members": [], "offsets": offsets} if kind == "streams" else group(
+        kind, offsets=offsets
+    )  # fmt: skip
+    rows = views.VIEWS["consumer" if kind == "classic" else kind, "offsets"](one)
+    views.with_end_offsets(rows, {("t", 0): 5, ("t", 1): 9, ("t", 2): 4})
+    shown = [(row["log_end_offset"], row["lag"]) for row in rows]
+    assert shown == [(5, 0), (9, 4), (4, None), (None, None)]
+
+
 def test_members_stand_by_the_number_of_their_partitions_first():
     members = [member("a", [("t", [1])]), member("b", [("t", [2, 3]), ("u", [0])])]
     rows = views.offset_rows(group(members=[*members, member("c", [("u", [1, 2])])]))

@@ -213,15 +213,18 @@ def share_offset_rows(group: Row) -> list[Row]:
 
 
 def with_end_offsets(rows: Iterable[Row], ends: Mapping[tuple[str, int], int]) -> None:
-    """Add the ends of partitions' logs to rows of offsets, and the lag."""
+    """Add the ends of partitions' logs to rows of offsets, and the lag.
+
+    As in ``lag``, none is known where a group is ahead of the end: it was taken before.
+    """
     for row in rows:
         end = ends.get((row["topic"], row["partition"]))
         row["log_end_offset"] = end
         done = [row["current_offset"]] if "current_offset" in row else [
             row["start_offset"], row.get("delivery_complete_count")
         ]  # fmt: skip
-        if end is not None and None not in done:
-            row["lag"] = max(end - sum(done), 0)
+        if end is not None and None not in done and sum(done) <= end:
+            row["lag"] = end - sum(done)
 
 
 def share_member_rows(group: Row) -> list[Row]:
