@@ -14,9 +14,10 @@ ROWS["admin"] = ROWS["admin"].lacking("refused", "offsets", "left", "after")
 CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)
 
 
+@pytest.mark.parametrize("kafka", scenarios.RELEASES)
 @pytest.mark.parametrize("name", CLIENT.rows)
-def test_what_the_client_says_is_so(name):
-    scenarios.play(CLIENT, name)
+def test_what_the_client_says_is_so(name, kafka):
+    scenarios.play(CLIENT, name, kafka=kafka)
 
 
 def test_a_killed_member_is_gone_when_its_session_is_over():

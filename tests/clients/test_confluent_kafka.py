@@ -17,7 +17,7 @@ CLIENT = scenarios.Client([sys.executable, PROGRAM], ROWS)
 CONSUMER = CLIENT.of_the_consumer_protocol()
 
 
-@pytest.mark.parametrize("kafka", ["3.9", "4.1"])
+@pytest.mark.parametrize("kafka", scenarios.RELEASES)
 @pytest.mark.parametrize("name", CLIENT.rows)
 def test_what_the_client_says_is_so(name, kafka):
     scenarios.play(CLIENT, name, kafka=kafka)
@@ -27,15 +27,18 @@ def test_a_killed_member_is_gone_when_its_session_is_over():
     scenarios.play_killed(CLIENT)
 
 
+@pytest.mark.parametrize("kafka", scenarios.CONSUMER_RELEASES)
 @pytest.mark.parametrize("name", CONSUMER.rows)
-def test_what_a_member_of_a_consumer_group_says_is_so(name):
-    scenarios.play(CONSUMER, name, **scenarios.OF_KAFKA_4)
+def test_what_a_member_of_a_consumer_group_says_is_so(name, kafka):
+    scenarios.play(CONSUMER, name, scenarios.CONSUMER_SETTINGS, kafka=kafka)
 
 
+@pytest.mark.parametrize("kafka", scenarios.CONSUMER_RELEASES)
 @pytest.mark.parametrize("name", scenarios.CLOCKED)
-def test_what_a_member_of_a_consumer_group_says_when_the_clock_moves_is_so(name):
-    scenarios.play_clocked(CONSUMER, name)
+def test_what_a_member_of_a_consumer_group_says_when_the_clock_moves_is_so(name, kafka):
+    scenarios.play_clocked(CONSUMER, name, kafka)
 
 
-def test_a_killed_member_of_a_consumer_group_is_gone_when_its_session_is_over():
-    scenarios.play_killed(CONSUMER, **scenarios.OF_KAFKA_4)
+@pytest.mark.parametrize("kafka", scenarios.CONSUMER_RELEASES)
+def test_a_killed_member_of_a_consumer_group_is_gone_when_its_session_is_over(kafka):
+    scenarios.play_killed(CONSUMER, settings=scenarios.CONSUMER_SETTINGS, kafka=kafka)

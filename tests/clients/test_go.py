@@ -7,9 +7,10 @@ import pytest
 from support.clients.builds import OTHERS, go
 from support.clients.scenarios import (
     CLOCKED,
+    CONSUMER_RELEASES,
     CONSUMER_SCENARIOS,
     CONSUMER_SETTINGS,
-    OF_KAFKA_4,
+    RELEASES,
     SCENARIOS,
     play,
     play_clocked,
@@ -41,26 +42,29 @@ def consumers():
     )
 
 
-@pytest.mark.parametrize("kafka", ["3.9", "4.1"])
+@pytest.mark.parametrize("kafka", RELEASES)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_client_in_go_sees_what_kafka_shows_it(client, name, kafka):
     play(client, name, kafka=kafka)
 
 
+@pytest.mark.parametrize("kafka", CONSUMER_RELEASES)
 @pytest.mark.parametrize("name", CONSUMER_SCENARIOS)
-def test_a_member_of_a_consumer_group_in_go_sees_what_kafka_shows_it(consumers, name):
-    play(consumers, name, CONSUMER_SETTINGS | SHORT_SESSION, kafka="4.1")
+def test_a_member_of_a_consumer_group_in_go_sees_what_kafka_shows_it(consumers, name, kafka):
+    play(consumers, name, CONSUMER_SETTINGS | SHORT_SESSION, kafka=kafka)
 
 
+@pytest.mark.parametrize("kafka", CONSUMER_RELEASES)
 @pytest.mark.parametrize("name", CLOCKED)
-def test_a_member_of_a_consumer_group_in_go_follows_the_clock(consumers, name):
-    play_clocked(consumers, name)
+def test_a_member_of_a_consumer_group_in_go_follows_the_clock(consumers, name, kafka):
+    play_clocked(consumers, name, kafka)
 
 
+@pytest.mark.parametrize("kafka", CONSUMER_RELEASES)
 def test_the_session_of_a_member_of_a_consumer_group_in_go_that_was_killed_ends_by_the_clock(
-    consumers,
+    consumers, kafka
 ):
-    play_killed(consumers, **OF_KAFKA_4)
+    play_killed(consumers, settings=CONSUMER_SETTINGS, kafka=kafka)
 
 
 def test_the_session_of_a_member_in_go_that_was_killed_ends_by_the_clock(client):

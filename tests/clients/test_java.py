@@ -1,6 +1,6 @@
 """Kafka's own Java clients against the server: consumer, producer, admin and Streams.
 
-One source for both versions. 4.1.1 is tried in each run; ``COTERIE_ALL_CLIENTS=1`` tries all.
+One source for all versions. The newest is tried in each run; ``COTERIE_ALL_CLIENTS=1`` tries all.
 """
 
 import os
@@ -11,11 +11,13 @@ import pytest
 import trustme
 
 from coterie.server import Broker
-from support.clients.java_clients import OTHERS, VERSIONS, java
+from support.clients.java_clients import NEWEST, OTHERS, VERSIONS, java
 from support.clients.scenarios import (
     CLOCKED,
+    CONSUMER_RELEASES,
     CONSUMER_SCENARIOS,
-    OF_KAFKA_4,
+    CONSUMER_SETTINGS,
+    RELEASES,
     SCENARIOS,
     SETTINGS,
     TOPIC,
@@ -44,34 +46,47 @@ def client(request):
 
 @pytest.fixture(scope="module")
 def consumers():
-    """The programs with Kafka 4.1's jars, whose members speak the consumer protocol."""
-    return Client(java("4.1.1", "Scenarios")).of_the_consumer_protocol()
+    """The programs with the newest jars, whose members speak the consumer protocol."""
+    return Client(java(NEWEST, "Scenarios")).of_the_consumer_protocol()
 
 
-@pytest.mark.parametrize("kafka", ["3.9", "4.1"])
+@pytest.mark.parametrize("kafka", RELEASES)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_java_client_sees_what_kafka_shows_it(client, name, kafka):
     play(client, name, kafka=kafka)
 
 
+@pytest.mark.parametrize("kafka", CONSUMER_RELEASES)
 @pytest.mark.parametrize("name", CONSUMER_SCENARIOS)
-def test_a_java_member_of_a_consumer_group_sees_what_kafka_shows_it(consumers, name):
-    play(consumers, name, **OF_KAFKA_4)
+def test_a_java_member_of_a_consumer_group_sees_what_kafka_shows_it(consumers, name, kafka):
+    play(consumers, name, CONSUMER_SETTINGS, kafka=kafka)
 
 
+@pytest.mark.parametrize("kafka", CONSUMER_RELEASES)
 @pytest.mark.parametrize("name", CLOCKED)
-def test_a_java_member_of_a_consumer_group_follows_the_clock(consumers, name):
-    play_clocked(consumers, name)
+def test_a_java_member_of_a_consumer_group_follows_the_clock(consumers, name, kafka):
+    play_clocked(consumers, name, kafka)
 
 
+@pytest.mark.parametrize("kafka", CONSUMER_RELEASES)
 def test_the_session_of_a_java_member_of_a_consumer_group_that_was_killed_ends_by_the_clock(
-    consumers,
+    consumers, kafka
 ):
-    play_killed(consumers, **OF_KAFKA_4)
+    play_killed(consumers, settings=CONSUMER_SETTINGS, kafka=kafka)
 
 
 def test_the_session_of_a_java_member_that_was_killed_ends_by_the_clock(client):
     play_killed(client)
+
+
+@pytest.mark.parametrize("name", ["share_group", "streams_group"])
+def test_a_group_that_the_server_does_not_have_is_refused_to_its_java_member(name):
+    client = Client(java(NEWEST, "Scenarios"))
+    with (
+        Broker(SETTINGS, topics={TOPIC: 1}, kafka="4.4") as broker,
+        client.start(broker, name) as program,
+    ):
+        assert program.facts() == [{"refused": "UnsupportedVersionException"}]
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

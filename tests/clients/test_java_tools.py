@@ -151,7 +151,8 @@ def test_the_console_writes_and_reads_keys(version, broker):
         (OFFSETS, f"--topic {TOPIC}"),
         (CONSUMER, f"--topic {TOPIC} --from-beginning --max-messages 3 {properties}"),
     )
-    assert written == (0, [])
+    assert written[0] == 0
+    assert [line for line in written[1] if line[0] != "Warning:"] == []  # --property is old in 4.4
     assert sum(int(line[0].rsplit(":", 1)[1]) for line in ends[1]) == 3
     assert sorted(line[1:] for line in read[1] if len(line) == 3) == [
         ["a", "1"], ["a", "3"], ["b", "2"],

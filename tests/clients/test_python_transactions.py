@@ -10,6 +10,7 @@ import pytest
 
 from coterie.server import Broker
 from support.clients.python_clients import GROUP, TOPIC
+from support.clients.scenarios import RELEASES
 from support.patience import HANG_S
 
 SETTINGS = {
@@ -150,9 +151,10 @@ def kafka_python(bootstrap):
     return read("read_committed"), read("read_uncommitted"), committed
 
 
+@pytest.mark.parametrize("kafka", RELEASES)
 @pytest.mark.parametrize("client", [confluent, aiokafka, kafka_python])
-def test_readers_see_what_was_committed(client):
-    with Broker(SETTINGS, topics={TOPIC: 1}) as broker:
+def test_readers_see_what_was_committed(client, kafka):
+    with Broker(SETTINGS, topics={TOPIC: 1}, kafka=kafka) as broker:
         committed, uncommitted, offset = client(broker.bootstrap_servers)
     assert committed == [b"a", b"c"]
     # what was aborted may never have been sent; the fenced one never is

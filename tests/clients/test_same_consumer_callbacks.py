@@ -13,7 +13,7 @@ import pytest
 from coterie.server import Broker
 from support.clients import commanded
 from support.clients.commanded import Played, do
-from support.clients.java_clients import java
+from support.clients.java_clients import NEWEST, java
 
 TOPICS = {"orders": 3, "payments": 2}
 CONFIG = {
@@ -166,9 +166,9 @@ class PlayedByMembers(Played):
 
 def by_java(script):
     """What happened to Java consumers at each command."""
-    with Broker(CONFIG, topics=TOPICS, kafka="4.1") as broker:
+    with Broker(CONFIG, topics=TOPICS, kafka="4.4") as broker:
         lines = "".join(json.dumps(command) + "\n" for command in script)
-        command = [*java("4.1.1", "Commanded"), broker.bootstrap_servers]
+        command = [*java(NEWEST, "Commanded"), broker.bootstrap_servers]
         done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -196,6 +196,6 @@ def by_step(script, events):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_simulated_consumer_does_what_the_java_consumer_does(name):
     script = SCRIPTS[name]
-    played = PlayedByMembers(TOPICS, CONFIG | {"coterie.behaviour": "4.1"})
+    played = PlayedByMembers(TOPICS, CONFIG | {"coterie.behaviour": "4.4"})
     events = [played.run(command) for command in script]
     assert by_step(script, events) == by_step(script, by_java(script))

@@ -17,7 +17,8 @@ import pytest
 from support import jvm
 from support.clients.builds import BUILD, HERE, OTHERS, run, sources
 
-VERSIONS = ["4.1.1", pytest.param("3.9.1", marks=OTHERS)]
+NEWEST = "4.4.0"
+VERSIONS = [NEWEST, *(pytest.param(each, marks=OTHERS) for each in ("4.1.1", "3.9.1"))]
 SOURCES = HERE / "java" / "kafka"
 OPTIONS = ["-Xshare:auto", "-Xmx256m"]
 OPTIONS += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Duser.timezone=UTC"]

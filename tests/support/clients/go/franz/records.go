@@ -87,6 +87,8 @@ func offsetInTransaction(producer *kgo.Client, offset int64) {
 	commit.Group = group
 	of := kmsg.NewTxnOffsetCommitRequestTopic()
 	of.Topic = topic
+	described := must(kadm.NewClient(producer).ListTopics(ctx, topic))
+	of.TopicID = described[topic].ID // in place of the name from version 6 on
 	of.Partitions = append(of.Partitions, kmsg.NewTxnOffsetCommitRequestTopicPartition())
 	of.Partitions[0].Offset = offset
 	commit.Topics = append(commit.Topics, of)

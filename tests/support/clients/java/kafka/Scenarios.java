@@ -24,6 +24,8 @@ public final class Scenarios {
             case "fenced" -> ConsumerGroups.fenced(settings, group, topic);
             case "late_revocation" -> ConsumerGroups.lateRevocation(settings, group, topic);
             case "admin" -> Administration.calls(settings, group, topic);
+            case "share_group" -> Refused.share(settings, group, topic);
+            case "streams_group" -> Refused.streams(settings, group, topic);
             case "streams" -> WordCount.count(settings, group, topic, more);
             default -> throw new IllegalArgumentException("no scenario " + given[1]);
         }

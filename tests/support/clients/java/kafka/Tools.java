@@ -1,11 +1,11 @@
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Kafka's command line tools, one after another in one process: BOOTSTRAP, then for each tool ";",
@@ -28,7 +28,7 @@ public final class Tools {
             System.setOut(new PrintStream(written, true));
             System.setErr(System.out);
             status = null;
-            Exit.setExitProcedure((code, message) -> end(code, written));
+            catchExit(written);
             run(bootstrap, tool);
             if (status == null) end(0, written);
             System.setOut(out);
@@ -36,6 +36,26 @@ public final class Tools {
             all.subList(0, tool.size() + 1).clear();
         }
         System.exit(0);
+    }
+
+    /** The class lies in another package since 4.4. */
+    private static void catchExit(ByteArrayOutputStream written) throws Exception {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException older) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object ends =
+                Proxy.newProxyInstance(
+                        procedure.getClassLoader(),
+                        new Class<?>[] {procedure},
+                        (self, method, arguments) -> {
+                            end((int) arguments[0], written);
+                            return null;
+                        });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, ends);
     }
 
     private static void end(int code, ByteArrayOutputStream written) {
