@@ -6,7 +6,9 @@ import pytest
 
 from coterie import PartialState, ScanOptions
 from coterie.state.consumer_protocol_groups import is_consumer, name_topics, newer_groups
-from coterie.state.group_views import by_topic
+from coterie.state.group_views import by_topic, member_rows, share_state_row, state_row
+from coterie.state.schemas import SCHEMAS
+from coterie.state.tables import from_rows, member_of_table
 from support.golden_data import json_of, records, segments
 from support.state.newer_records import A, B, C, epochs, member, put
 
@@ -292,3 +294,37 @@ def test_a_member_s_partitions_have_the_epochs_of_their_assignment_where_the_log
         for name in ("current_assignment", "pending_revocation")
         for topic in of_member[name]
     } == {(A, 0, 1): [3, 7], (B, 4): [5], (C, 2): [2]}
+
+
+def test_tables_and_views_have_the_fields_of_4_3_and_null_before():
+    log = {}
+    put(log, 3, {"epoch": 7})
+    put(log, 6, {"assignmentEpoch": 7, "assignmentTimestamp": 1_795_948_111_840})
+    for name, since_4_3 in (("m", {"assignmentEpochs": [7, 3]}), ("old", {})):
+        member(log, name, ["t"], epoch=7)
+        held = {
+            "memberEpoch": 7, "previousMemberEpoch": 6, "state": 0,
+            "assignedPartitions": [{"topicId": A, "partitions": [1, 0], **since_4_3}],
+            "partitionsPendingRevocation": [],
+        }  # fmt: skip
+        put(log, 8, held, memberId=name)
+    row = newer_groups(log)["g"] | {"group_id": "g"}
+    (of_group,) = from_rows(SCHEMAS["groups"](), [row]).to_pylist()
+    assert of_group["target_assignment_timestamp"].isoformat() == "2026-11-29T10:28:31.840000+00:00"
+    assert of_group["validated_topology_epoch"] is None
+    assert state_row(row)["target_assignment_timestamp"] == 1_795_948_111_840
+    rows = [member_of_table("g", each) for each in row["members"]]
+    new, old = from_rows(SCHEMAS["members"](), rows).to_pylist()
+    (topic,), (epochs_of_topic,) = new["current_assignment"], new["assignment_epochs"]
+    assert dict(zip(topic["partitions"], epochs_of_topic, strict=True)) == {0: 3, 1: 7}
+    assert old["assignment_epochs"] is None
+    assert [each["assignment_epochs"] for each in member_rows(row)] == [{A: [3, 7]}, {}]
+
+
+def test_a_streams_group_shows_the_epoch_of_its_validated_topology():
+    log = {}
+    put(log, 17, {"epoch": 7, "metadataHash": 0, "validatedTopologyEpoch": 4})
+    row = newer_groups(log)["g"] | {"group_id": "g"}
+    (of_group,) = from_rows(SCHEMAS["groups"](), [row]).to_pylist()
+    shown = share_state_row(row)["validated_topology_epoch"]
+    assert (of_group["validated_topology_epoch"], shown) == (4, 4)

@@ -122,9 +122,23 @@ def member_rows(group: Row) -> list[Row]:
             "upgraded": member["upgraded"] if modern else None,
             "member_state": member["member_state"] if modern else None,
             "pending_revocation": by_topic(member["pending_revocation"]) if modern else {},
+            "assignment_epochs": _epochs_of(member["current_assignment"]) if modern else {},
         }
         for member in group["members"]
     ]
+
+
+def _epochs_of(assignment: list[Row]) -> dict[str, list[int | None]]:
+    """Return the epochs at which a member got its partitions, in their order."""
+    epochs: dict[str, list[int | None]] = {}
+    for topic in assignment:
+        name = topic["topic_id"] if topic["topic"] is None else topic["topic"]
+        of_partitions = sorted(
+            zip(topic["partitions"], topic.get("assignment_epochs", ()), strict=False)
+        )
+        if of_partitions:
+            epochs[name] = [epoch for _, epoch in of_partitions]
+    return epochs
 
 
 def unreconciled_rows(group: Row) -> list[Row]:
@@ -180,6 +194,7 @@ def state_row(group: Row) -> Row:
         "group_epoch": None if classic else group["group_epoch"],
         "target_assignment_epoch": None if classic else group["target_assignment_epoch"],
         "members": len(group["members"]),
+        "target_assignment_timestamp": group.get("target_assignment_timestamp"),
     }
 
 
@@ -254,6 +269,8 @@ def share_state_row(group: Row) -> Row:
         "group_epoch": group["group_epoch"],
         "assignment_epoch": group["target_assignment_epoch"],
         "members": len(group["members"]),
+        "target_assignment_timestamp": group.get("target_assignment_timestamp"),
+        "validated_topology_epoch": group.get("validated_topology_epoch"),
     }
 
 

@@ -40,7 +40,7 @@ def _own(*fields: pa.Field) -> pa.Schema:
 
 
 def groups() -> pa.Schema:
-    """One row per group; only the newer protocols set the epochs at the end."""
+    """One row per group; only the newer protocols set the fields from ``group_epoch`` on."""
     import pyarrow as pa
 
     offset = pa.struct([*_offset_fields(), pa.field("appended_batch_offset", pa.int64())])
@@ -58,20 +58,20 @@ def groups() -> pa.Schema:
         pa.field("pending_transactional_offsets", pa.list_(pending)),
         pa.field("group_epoch", pa.int32()),
         pa.field("target_assignment_epoch", pa.int32()),
+        pa.field("target_assignment_timestamp", _timestamp()),
+        pa.field("validated_topology_epoch", pa.int32()),
     )
 
 
 def members() -> pa.Schema:
-    """One row per member; only newer protocols set ``rack_id`` and the fields after it."""
+    """One row per member; only newer protocols set ``rack_id`` and the fields after it.
+
+    ``assignment_epochs`` has those of each topic's partitions in ``current_assignment``.
+    """
     import pyarrow as pa
 
-    topic = pa.struct(
-        [
-            ("topic_id", pa.string()),
-            ("topic", pa.string()),
-            ("partitions", pa.list_(pa.int32())),
-        ]
-    )
+    numbers = pa.list_(pa.int32())
+    topic = pa.struct([("topic_id", pa.string()), ("topic", pa.string()), ("partitions", numbers)])
 
     return _own(
         pa.field("member_id", pa.string()),
@@ -90,6 +90,7 @@ def members() -> pa.Schema:
         pa.field("server_assignor", pa.string()),
         pa.field("current_assignment", pa.list_(topic)),
         pa.field("target_assignment", pa.list_(topic)),
+        pa.field("assignment_epochs", pa.list_(numbers)),
     )
 
 

@@ -93,11 +93,21 @@ def group_tables(number: int | None, fold: PartitionFold) -> Tables:
         }
         for group, head in heads
     ]
-    members = [{**m, "group_id": group} for group, head in heads for m in head["members"]]
+    members = [member_of_table(group, m) for group, head in heads for m in head["members"]]
     return {
         "groups": _from_rows("groups", groups),
         "members": _from_rows("members", members),
         "offsets": offsets,
+    }
+
+
+def member_of_table(group_id: str, member: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a member in the table."""
+    epochs = [topic.get("assignment_epochs") for topic in member.get("current_assignment", ())]
+    return {
+        **member,
+        "group_id": group_id,
+        "assignment_epochs": epochs if any(epochs) else None,
     }
 
 
