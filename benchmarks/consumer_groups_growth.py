@@ -4,7 +4,7 @@
 
 Each row is measured in a process of its own, as the least CPU time of some rounds. Memory is what
 the resident memory of that process grew by. Kafka's is the heap in use after collecting, of the JVM
-of ``peers/kafka-4.1``, which also holds the image and the timers. Prints tables.
+of ``peers/kafka-4``, which also holds the image and the timers. Prints tables.
 """
 
 import gc
@@ -42,7 +42,7 @@ class NoLog:
 def coordinator(topics):
     from coterie import GroupCoordinator
 
-    made = GroupCoordinator({"coterie.behaviour": "4.1"}, log_sink=NoLog())
+    made = GroupCoordinator({"coterie.behaviour": "4.4"}, log_sink=NoLog())
     made.set_topics(topics)
     return made
 
@@ -126,9 +126,9 @@ def main():
     for size in ROWS["members"]:
         row = measured("members", size)
         theirs = ""
-        if not kafka_peer.why_missing(kafka_peer.KAFKA_4_1):
+        if not kafka_peer.why_missing(kafka_peer.KAFKA_4):
             answer = kafka_peer.run(
-                "memory-consumer-members", size, warm=0, rounds=1, peer=kafka_peer.KAFKA_4_1
+                "memory-consumer-members", size, warm=0, rounds=1, peer=kafka_peer.KAFKA_4
             )["answer"]
             theirs = f"{int(answer) / size:,.0f}"
         print(f"| {size:,} | {row['join_us']:,.0f} | {row['heartbeat_us']:.1f} | "

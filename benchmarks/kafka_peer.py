@@ -1,6 +1,6 @@
 """Kafka's own classes in a warm JVM: built once by Maven, run as a process for each measurement.
 
-There are two peers: Kafka 3.9, and 4.1 for consumer groups.
+There are two peers: Kafka 3.9, and 4.4 for consumer groups.
 
 The process prints the seconds of each round, measured inside it; they become the rounds of the
 benchmark, so that one table holds all. What is missing (Maven, a JDK, the jars) is named and the
@@ -38,7 +38,7 @@ class Peer(NamedTuple):
 
 
 KAFKA_3_9 = Peer("Kafka 3.9.1", PEERS / "kafka", "coterie.peers.Main")
-KAFKA_4_1 = Peer("Kafka 4.1.1", PEERS / "kafka-4.1", "coterie.peers.ConsumerMain")
+KAFKA_4 = Peer("Kafka 4.4.0", PEERS / "kafka-4", "coterie.peers.ConsumerMain")
 LARGE = 4_000_000  # so many objects of Kafka's leave the collector no room in the usual heap
 
 

@@ -1,6 +1,6 @@
 """CPU time of a request, from a connection's bytes to its answer's: no socket, no loop.
 
-    python benchmarks/without_sockets.py [--rounds 12] [NAME ...]
+    python benchmarks/without_sockets.py [--kafka 3.9] [--rounds 12] [NAME ...]
 
 A hundred groups of one member over four partitions of the offsets topic send requests in turn, each
 on its own connection. The result is the minimum of some rounds. NAME is as printed, such as
@@ -14,6 +14,7 @@ from coterie import wire
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.connection import Connection
+from coterie.server.releases import DEFAULT_RELEASE, RELEASES
 
 GROUPS, PARTITIONS, ROUND = 100, 10, 2000
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 9, 11, 12, 14
@@ -87,8 +88,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--kafka", default=DEFAULT_RELEASE.name, choices=RELEASES)
     args = parser.parse_args()
-    cluster, node, listener = Cluster(CONFIG, seed=1), Node(1), Listener()
+    cluster = Cluster(CONFIG, seed=1, release=RELEASES[args.kafka])
+    node, listener = Node(1), Listener()
     node.addresses[listener] = ("127.0.0.1", 9092)
     cluster.nodes[1] = node
     cluster.topics.create("load", PARTITIONS)

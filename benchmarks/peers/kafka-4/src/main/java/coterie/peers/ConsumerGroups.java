@@ -137,7 +137,7 @@ final class ConsumerGroups {
 
         /** Topics that are new, and partitions that known ones get. */
         void update(JsonNode topics) {
-            MetadataDelta delta = new MetadataDelta(image);
+            MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
             for (JsonNode topic : topics) {
                 Uuid id = Uuid.fromString(topic.get("topic_id").asText());
                 int first = 0;
@@ -154,7 +154,7 @@ final class ConsumerGroups {
                 }
             }
             image = delta.apply(new MetadataProvenance(++version, 0, 0, true));
-            service.onNewMetadataImage(image, delta);
+            service.onMetadataUpdate(delta, image);
         }
     }
 

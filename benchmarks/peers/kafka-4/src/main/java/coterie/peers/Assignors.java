@@ -15,6 +15,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.metadata.PartitionRecord;
 import org.apache.kafka.common.metadata.TopicRecord;
+import org.apache.kafka.coordinator.common.runtime.KRaftCoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
@@ -25,7 +26,6 @@ import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
 import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
 import org.apache.kafka.coordinator.group.modern.SubscribedTopicDescriberImpl;
 import org.apache.kafka.image.MetadataDelta;
-import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.MetadataProvenance;
 
 /**
@@ -43,7 +43,7 @@ final class Assignors {
     Assignors(String work, int size) {
         boolean unequal = work.equals("uniform-unequal");
         assignor = work.equals("range") ? new RangeAssignor() : new UniformAssignor();
-        MetadataDelta delta = new MetadataDelta(MetadataImage.EMPTY);
+        MetadataDelta delta = new MetadataDelta.Builder().build();
         for (int n = 0; n < size; n++) {
             delta.replay(new TopicRecord().setTopicId(topic(n)).setName("t" + n));
             for (int partition = 0; partition < PARTITIONS; partition++) {
@@ -51,8 +51,8 @@ final class Assignors {
                     .setReplicas(List.of(0)).setIsr(List.of(0)).setLeader(0));
             }
         }
-        describer = new SubscribedTopicDescriberImpl(
-            delta.apply(new MetadataProvenance(1, 0, 0, true)));
+        describer = new SubscribedTopicDescriberImpl(new KRaftCoordinatorMetadataImage(
+            delta.apply(new MetadataProvenance(1, 0, 0, true))));
         Map<String, MemberSubscriptionAndAssignmentImpl> members = new LinkedHashMap<>();
         for (int n = 0; n < size; n++) {
             Set<Uuid> topics = new LinkedHashSet<>();

@@ -3,6 +3,7 @@ package org.apache.kafka.coordinator.group;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -11,9 +12,10 @@ import java.util.function.Supplier;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.config.AbstractConfig;
-import org.apache.kafka.common.record.MemoryRecords;
-import org.apache.kafka.common.utils.LogContext;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.utils.internals.LogContext;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorEvent;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorEventProcessor;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorLoader;
@@ -23,6 +25,7 @@ import org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRuntimeMetrics;
 import org.apache.kafka.coordinator.common.runtime.PartitionWriter;
 import org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics;
+import org.apache.kafka.coordinator.group.modern.share.ShareGroupConfig;
 import org.apache.kafka.server.util.timer.Timer;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.VerificationGuard;
@@ -93,7 +96,8 @@ public final class InlineService {
         }
 
         @Override
-        public long append(TopicPartition partition, VerificationGuard guard, MemoryRecords records) {
+        public long append(TopicPartition partition, VerificationGuard guard, MemoryRecords records,
+                short transactionVersion) {
             long count = records.firstBatch().lastOffset() + 1;
             long end = ends.merge(partition, count, Long::sum);
             listeners.get(partition).onHighWatermarkUpdated(partition, end);
@@ -152,11 +156,35 @@ public final class InlineService {
         }
 
         @Override
+        public void recordLingerTime(long ms) {
+        }
+
+        @Override
         public void recordThreadIdleTime(double ms) {
         }
 
         @Override
+        public void recordBackgroundQueueTime(long ms) {
+        }
+
+        @Override
+        public void recordBackgroundProcessingTime(long ms) {
+        }
+
+        @Override
+        public void recordBackgroundThreadBusyTime(double ms) {
+        }
+
+        @Override
         public void registerEventQueueSizeGauge(Supplier<Integer> size) {
+        }
+
+        @Override
+        public void registerBufferCacheSizeGauge(Supplier<Long> bytes) {
+        }
+
+        @Override
+        public void recordBufferCacheDiscarded() {
         }
 
         @Override
@@ -166,10 +194,12 @@ public final class InlineService {
 
     /** A service that is started, without an image and not elected for any partition. */
     public static GroupCoordinatorService create(Time time, Timer timer, int partitions) {
-        GroupCoordinatorConfig config = new GroupCoordinatorConfig(new AbstractConfig(
-            GroupCoordinatorConfig.CONFIG_DEF,
-            Map.of(GroupCoordinatorConfig.GROUP_COORDINATOR_APPEND_LINGER_MS_CONFIG, 0), false));
-        GroupConfigManager groups = new GroupConfigManager(Map.of());
+        AbstractConfig settings = new AbstractConfig(
+            Utils.mergeConfigs(List.of(GroupCoordinatorConfig.CONFIG_DEF, ShareGroupConfig.CONFIG_DEF)),
+            Map.of(GroupCoordinatorConfig.GROUP_COORDINATOR_APPEND_LINGER_MS_CONFIG, 0), false);
+        GroupCoordinatorConfig config = new GroupCoordinatorConfig(settings);
+        GroupConfigManager groups =
+            new GroupConfigManager(config, new ShareGroupConfig(settings));
         GroupCoordinatorMetrics metrics = new GroupCoordinatorMetrics();
         LogContext context = new LogContext();
         CoordinatorRuntime<GroupCoordinatorShard, CoordinatorRecord> runtime =
@@ -183,16 +213,17 @@ public final class InlineService {
                 .withCoordinatorShardBuilderSupplier(() ->
                     new GroupCoordinatorShard.Builder(config, groups)
                         .withAuthorizerPlugin(Optional.empty()))
-                .withDefaultWriteTimeOut(Duration.ofMillis(config.offsetCommitTimeoutMs()))
+                .withWriteTimeout(Duration.ofMillis(config.offsetCommitTimeoutMs()))
                 .withCoordinatorRuntimeMetrics(new Unmeasured())
                 .withCoordinatorMetrics(metrics)
                 .withSerializer(new GroupCoordinatorRecordSerde())
                 .withCompression(Compression.NONE)
                 .withAppendLingerMs(config.appendLingerMs())
                 .withExecutorService(Executors.newSingleThreadExecutor())
+                .withCachedBufferMaxBytesSupplier(config::cachedBufferMaxBytes)
                 .build();
         GroupCoordinatorService service = new GroupCoordinatorService(
-            context, config, runtime, metrics, groups, null, timer);
+            context, config, runtime, metrics, groups, null, timer, null, Optional.empty(), time);
         service.startup(() -> partitions);
         return service;
     }
