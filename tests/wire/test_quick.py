@@ -11,11 +11,18 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.runtime import CallerLog, DirectLog
 from coterie._core.fast_path.dispatch import LAST_VERSION, answer_quick
 from coterie.base.operations import NUMBER
+from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError
 
 HEARTBEAT, OFFSET_COMMIT = 12, 8
-TOPICS = {"t": SimpleNamespace(partitions=[0] * 5), "ü": SimpleNamespace(partitions=[0] * 2)}
+UNKNOWN_ID = encode_topic_id(bytes(range(16)))
+TOPICS = {
+    name: SimpleNamespace(name=name, partitions=[0] * count, id_bytes=bytes([n + 1]) * 16)
+    for n, (name, count) in enumerate([("t", 5), ("ü", 2)])
+}
+IDS = {topic.id_bytes: topic for topic in TOPICS.values()}
+ID_OF = {name: encode_topic_id(topic.id_bytes) for name, topic in TOPICS.items()}
 LONGEST = 10_000
 SESSION_MS = 10_000
 
@@ -223,12 +230,23 @@ def test_wrong_arguments_are_refused(data, position, longest):
         answer_quick(core(), None, data, position, longest)
 
 
+def named(name, version):
+    return {"topicId": ID_OF.get(name, UNKNOWN_ID)} if version >= 10 else {"name": name}
+
+
+def name_of(topic, version):
+    """The name of a topic of a request; None where there is none."""
+    if version < 10:
+        return topic["name"]
+    return next((name for name in ID_OF if ID_OF[name] == topic["topicId"]), None)
+
+
 def commit_topics(rng, version):
     """Most of them plain; of partitions that do not exist, of one topic twice, of none."""
     names = rng.choice([["t"], ["t"], ["ü", "t"], ["t"], [], ["t", "t"], ["t", "missing"]])
     counts = {"t": 5, "ü": 2, "missing": 9}
     return [
-        {"name": name, "partitions": [
+        {**named(name, version), "partitions": [
             {"partitionIndex": n, "committedOffset": rng.randint(-2, 1 << 40),
              "committedLeaderEpoch": rng.choice([-1, 3]),
              "committedMetadata": rng.choice(["", None, "m", "é" * 9, "x" * 5000])}
@@ -239,7 +257,7 @@ def commit_topics(rng, version):
 
 def random_commit(rng, known):
     group, member = rng.choice(known)
-    version = rng.randint(2, 9)
+    version = rng.randint(2, 10)
     group, generation = rng.choice([(group, 1)] * 6 + [(group, 2), ("", -1), ("alone", -1)])
     body = {
         "groupId": group, "generationIdOrMemberEpoch": generation,
@@ -255,23 +273,28 @@ def random_commit(rng, known):
     )  # fmt: skip
 
 
-def is_plain(body):
+def is_plain(request, ids=None):
     """Whether a commit is one for the short way: all that it names exists, no topic twice."""
-    named = [topic["name"] for topic in body["topics"]]
-    partitions = [(t["name"], p["partitionIndex"]) for t in body["topics"] for p in t["partitions"]]
+    body, version = request.body, request.api_version
+    names = [name_of(topic, version) for topic in body["topics"]]
+    partitions = [
+        (name, p["partitionIndex"])
+        for name, topic in zip(names, body["topics"], strict=True) for p in topic["partitions"]
+    ]  # fmt: skip
     return (
-        bool(partitions) and len(set(named)) == len(named) and body["retentionTimeMs"] == -1
-        and all(name in TOPICS for name in named)
+        bool(partitions) and len(set(names)) == len(names) and body["retentionTimeMs"] == -1
+        and (version < 10 or ids is not None) and all(name in TOPICS for name in names)
         and all(0 <= number < len(TOPICS[name].partitions) for name, number in partitions)
     )  # fmt: skip
 
 
-def slow_commit(of, request):
+def slow_commit(of, request, ids=None):
     """The answer to a plain commit, by way of dicts."""
-    body = request.body
+    body, version = request.body, request.api_version
     rows = [
-        ((topic["name"], p["partitionIndex"]), p["committedOffset"], p["committedLeaderEpoch"],
-         p["committedMetadata"] or "", None, -1)
+        ((name_of(topic, version), p["partitionIndex"]), p["committedOffset"],
+         p["committedLeaderEpoch"], p["committedMetadata"] or "", None, -1,
+         *([] if ids is None else [TOPICS[name_of(topic, version)].id_bytes]))
         for topic in body["topics"] for p in topic["partitions"]
     ]  # fmt: skip
     of.call(
@@ -282,7 +305,7 @@ def slow_commit(of, request):
     of.outputs.clear()
     errors = told[0].response.partitions
     topics = [
-        {"name": name, "partitions": [
+        {**named(name, version), "partitions": [
             {"partitionIndex": each.partition, "errorCode": each.error}
             for each in errors if each.topic == name]}
         for name in dict.fromkeys(each.topic for each in errors)
@@ -293,8 +316,8 @@ def slow_commit(of, request):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
-def test_plain_commits_are_answered_and_written_as_on_the_long_way(behaviour):
+@pytest.mark.parametrize(("behaviour", "ids"), [("3.9", None), ("4.1", None), ("4.4", IDS)])
+def test_plain_commits_are_answered_and_written_as_on_the_long_way(behaviour, ids):
     rng = random.Random(11)
     short, long = core(behaviour), core(behaviour)
     known = members(short)
@@ -304,11 +327,11 @@ def test_plain_commits_are_answered_and_written_as_on_the_long_way(behaviour):
         frame = random_commit(rng, known)
         data = with_length(frame)
         request = wire.decode_request(frame, fill=True)
-        position, answers = answer_quick(short, TOPICS, data, 0, 1 << 20)
-        assert (position == len(data)) == is_plain(request.body)
+        position, answers = answer_quick(short, TOPICS, data, 0, 1 << 20, ids)
+        assert (position == len(data)) == is_plain(request, ids)
         assert bool(answers) == bool(position)
         if position:
-            assert answers == with_length(slow_commit(long, request))
+            assert answers == with_length(slow_commit(long, request, ids))
             codes |= {answers[n : n + 2] for n in range(len(answers))}
             plain += 1
         assert short.outputs.count == 0
@@ -358,9 +381,10 @@ def test_a_commit_with_a_topic_without_a_list_of_partitions_is_left(version):
         assert answer_quick(core(), TOPICS, with_length(each), 0, LONGEST)[0] == taken
 
 
-def test_damaged_commits_are_answered_only_if_the_codec_reads_them():
+@pytest.mark.parametrize(("behaviour", "ids"), [("3.9", None), ("4.4", IDS)])
+def test_damaged_commits_are_answered_only_if_the_codec_reads_them(behaviour, ids):
     rng = random.Random(12)
-    short, long = core(), core()
+    short, long = core(behaviour), core(behaviour)
     known = members(short)
     answered = 0
     for _ in range(4000):
@@ -368,11 +392,11 @@ def test_damaged_commits_are_answered_only_if_the_codec_reads_them():
         for _ in range(rng.randint(1, 3)):
             frame[rng.randrange(4, len(frame))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
         frame = bytes(frame[: rng.choice([len(frame)] * 3 + [rng.randrange(8, len(frame))])])
-        position, answers = answer_quick(short, TOPICS, with_length(frame), 0, 1 << 20)
+        position, answers = answer_quick(short, TOPICS, with_length(frame), 0, 1 << 20, ids)
         if position:
             request = wire.decode_request(frame, fill=True)
-            assert is_plain(request.body)
-            assert answers == with_length(slow_commit(long, request))
+            assert is_plain(request, ids)
+            assert answers == with_length(slow_commit(long, request, ids))
             answered += 1
     assert short.batches() == long.batches()
     assert 300 < answered < 3500

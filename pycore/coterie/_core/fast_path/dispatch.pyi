@@ -15,6 +15,7 @@ def answer_quick(
     data: bytes | bytearray,
     position: int,
     longest: int,
+    ids: dict[bytes, Any] | None = None,
 ) -> tuple[int, bytes]:
     """Answer the heartbeats and commits at the head of a connection's received bytes.
 
@@ -31,6 +32,9 @@ def answer_quick(
         Where the first frame begins.
     longest : int
         The most bytes that a frame may have.
+    ids : dict or None
+        The same topics by the bytes of their ids, which each has as ``id_bytes``: the rows of
+        commits get them. None: the log has no topic ids, and commits that name them are left.
 
     Returns
     -------

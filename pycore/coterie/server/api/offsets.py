@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from coterie.base.operations import NUMBER
-from coterie.consumer_groups import decode_topic_id
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace, answer_in_slices, runs
 from coterie.server.services.topics import OFFSETS_TOPIC
@@ -55,7 +54,7 @@ class _Topics:
             return "", 0, _UNKNOWN_ID if self.by_ids else _UNKNOWN
         self._named[found.name] = topic
         if self.keeps_ids:
-            self.found_id = (decode_topic_id(found.topic_id),)
+            self.found_id = (found.id_bytes,)
         return found.name, len(found.partitions), _UNKNOWN
 
     def refuse(self, topic: Row, number: int, error: int) -> None:

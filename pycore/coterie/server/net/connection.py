@@ -213,9 +213,10 @@ class Connection:
         """
         groups = self.cluster.groups
         core = groups.core
-        leaves_commits = groups.answering or groups.keeps_topic_ids
-        topics = None if leaves_commits else self.cluster.topics.named
-        position, answers = answer_quick(core, topics, data, position, self._longest)
+        known = self.cluster.topics
+        topics = None if groups.answering else known.named
+        ids = known.ids if groups.keeps_topic_ids else None
+        position, answers = answer_quick(core, topics, data, position, self._longest, ids)
         if answers:
             self.output.append(answers)
             if core.unsettled:

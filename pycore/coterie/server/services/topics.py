@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from coterie.consumer_groups import decode_topic_id
 from coterie.errors import ArgumentError
 from coterie.server.context import Context
 from coterie.server.services.fetch_sessions import FetchSessions
@@ -68,6 +70,8 @@ class Topic:
 
     Attributes
     ----------
+    id_bytes : bytes
+        The 16 bytes of its id.
     configs : dict
         The settings of the topic itself, as text, by Kafka's names.
     settings : LogSettings
@@ -76,6 +80,7 @@ class Topic:
 
     def __init__(self, name: str, topic_id: str, configs: Mapping[str, str]) -> None:
         self.name, self.topic_id = name, topic_id
+        self.id_bytes = decode_topic_id(topic_id)
         self.configs = dict(configs)
         self.settings = LogSettings()
         self.partitions: list[PartitionLog] = []
@@ -99,6 +104,8 @@ class Topics:
         The same with dynamic broker settings.
     named : dict
         The topics by their names.
+    ids : dict
+        The topics by the 16 bytes of their ids.
     on_change : list
         Called with each topic that is new or has more partitions.
     on_delete : list
@@ -110,7 +117,7 @@ class Topics:
         self.on_change: list[Callable[[Topic], None]] = []
         self.on_delete: list[Callable[[Sequence[Topic]], None]] = []
         self.named: dict[str, Topic] = {}
-        self._ids: dict[str, Topic] = {}
+        self.ids: dict[bytes, Topic] = {}
         self._metric_names: dict[str, dict[str, None]] = {}  # -> the topics with this name
         self._sessions: dict[int, FetchSessions] = {}
         self.static_defaults: dict[str, str] = {}
@@ -135,7 +142,7 @@ class Topics:
 
     def by_id(self, topic_id: str) -> Topic | None:
         """Return a topic by its id in Kafka's text form."""
-        return self._ids.get(topic_id)
+        return self.ids.get(urlsafe_b64decode(topic_id + "=="))
 
     def colliding(self, name: str) -> str | None:
         """Return a topic whose name differs only in ``.`` and ``_``; their metric names collide."""
@@ -152,7 +159,7 @@ class Topics:
         """Create a topic; the caller has checked its name and settings."""
         topic = Topic(name, self._context.ids.uuid(), configs or {})
         self.configure(topic, topic.configs)
-        self.named[name] = self._ids[topic.topic_id] = topic
+        self.named[name] = self.ids[topic.id_bytes] = topic
         self._metric_names.setdefault(_metric_name(name), {})[name] = None
         self.grow(name, partitions)
         return topic
@@ -199,7 +206,7 @@ class Topics:
         """Delete topics and their data; waiting fetches are woken."""
         deleted = [self.named.pop(name) for name in names]
         for topic in deleted:
-            del self._ids[topic.topic_id]
+            del self.ids[topic.id_bytes]
             metric_name = _metric_name(topic.name)
             alike = self._metric_names[metric_name]
             del alike[topic.name]

@@ -8,5 +8,5 @@ from coterie._core.coordinator.coordinator cimport Coordinator
 cdef enum:
     OFFSET_COMMIT = 8
 
-cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int version,
-                        Cursor* cur) except -1
+cdef bint answer_commit(Coordinator coordinator, dict topics, dict ids, Writing* w,
+                        int version, Cursor* cur) except -1

@@ -3,14 +3,14 @@
 A request that is not plain, or not whole, goes the long way; nothing of it has happened by then.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from coterie._core.checks cimport dict_of, within
 from coterie._core.codec.cursor cimport (
     NEGATIVE, OK, Cursor, Status, load_i16, load_i32, read_count, read_i32, read_i64, store)
 from coterie._core.codec.layout cimport (
-    Writing, begin, end, put_i16, put_i32, put_uvarint, reserve, skip_tags, write_text)
+    Writing, begin, end, put_bytes, put_i16, put_i32, put_uvarint, reserve, skip_tags, write_text)
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.coordinator.runtime cimport Writes
 from coterie._core.fast_path.member_header cimport MemberHeader, read_header
@@ -34,19 +34,23 @@ cdef enum:
     WITH_EPOCH = 6             # first version with a leader epoch,
     WITH_INSTANCE = 7          # an instance id,
     FLEXIBLE = 8               # tagged fields
-    LAST = 9
-    PAIR = 2                   # length of a row of key and error
+    WITH_IDS = 10              # topic ids in place of names
+    LAST = 10
+    TOPIC_ID_SIZE = 16
+    ANSWER = 3                 # most values of a row of key, error and topic id
 
-cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int version,
-                        Cursor* cur) except -1:
+cdef bint answer_commit(Coordinator coordinator, dict topics, dict ids, Writing* w,
+                        int version, Cursor* cur) except -1:
     """Commit and write the response; false: not a plain commit, and nothing was changed.
 
-    `topics`: the existing topics, by name.
+    `topics`: the existing topics, by name; `ids`: by id, where the log has ids.
     """
     cdef MemberHeader header
     cdef str group_id, member_id, instance = None
     cdef list rows = []
     cdef tuple result
+    if version >= WITH_IDS and ids is None:
+        return False
     if not FIRST <= version <= LAST or read_head(cur, version, &header) != OK:
         return False
     try:
@@ -54,7 +58,7 @@ cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int ve
         member_id = text_of(&header.member)
         if header.instance.size >= 0:
             instance = text_of(&header.instance)
-        if not read_topics(cur, version, topics, rows):
+        if not read_topics(cur, version, topics, ids, rows):
             return False
     except UnicodeDecodeError:
         return False
@@ -76,38 +80,49 @@ cdef Status read_head(Cursor* cur, int version, MemberHeader* header) noexcept n
     return NEGATIVE if retention_ms != -1 else status
 
 
-cdef bint read_topics(Cursor* cur, int version, dict topics, list rows) except -1:
+cdef bint read_topics(Cursor* cur, int version, dict topics, dict ids, list rows) except -1:
     """Add a row for each partition; false: it is no plain commit."""
     cdef bint flexible = version >= FLEXIBLE
     cdef int32_t count, partitions, partition_count, _
     cdef Text text
     cdef str name
     cdef set names = None
+    cdef tuple topic_id = ()
     if read_count(cur, flexible, &count) != OK:
         return False
     if count > 1:
         names = set()
     for _ in range(count):
-        if read_text(cur, flexible, &text) != OK or text.size < 0:
+        if version >= WITH_IDS:
+            if cur.end - cur.at < TOPIC_ID_SIZE:
+                return False
+            topic = ids.get(PyBytes_FromStringAndSize(<const char*>cur.at, TOPIC_ID_SIZE))
+            cur.at += TOPIC_ID_SIZE
+        elif read_text(cur, flexible, &text) != OK or text.size < 0:
             return False
-        name = text_of(&text)
-        topic = topics.get(name)
-        if topic is None or (names is not None and name in names):
+        else:
+            topic = topics.get(text_of(&text))
+        if topic is None:
             return False
+        name = topic.name
+        if names is not None and name in names:
+            return False
+        if ids is not None:
+            topic_id = (topic.id_bytes,)
         if names is not None:
             names.add(name)
         partition_count = <int32_t>len(topic.partitions)
         if read_count(cur, flexible, &partitions) != OK or partitions < 0:
             return False
-        if not read_partitions(cur, version, name, partition_count, partitions, rows):
+        if not read_partitions(cur, version, name, topic_id, partition_count, partitions, rows):
             return False
         if flexible and skip_tags(cur) != OK:
             return False
     return len(rows) > 0 and (not flexible or skip_tags(cur) == OK)
 
 
-cdef bint read_partitions(Cursor* cur, int version, str name, int32_t partition_count,
-                          int32_t count, list rows) except -1:
+cdef bint read_partitions(Cursor* cur, int version, str name, tuple topic_id,
+                          int32_t partition_count, int32_t count, list rows) except -1:
     """Add the rows of a topic with `partition_count` partitions; false: it is no plain commit."""
     cdef bint flexible = version >= FLEXIBLE
     cdef int32_t number, epoch = -1, _
@@ -124,7 +139,7 @@ cdef bint read_partitions(Cursor* cur, int version, str name, int32_t partition_
         if flexible and skip_tags(cur) != OK:
             return False
         text = text_of(&metadata) if metadata.size > 0 else ""
-        rows.append(((name, number), offset, epoch, text, None, -1))
+        rows.append(((name, number), offset, epoch, text, None, -1) + topic_id)
     return True
 
 
@@ -148,10 +163,10 @@ cdef Py_ssize_t end_of_topic(tuple rows, Py_ssize_t at) except -1:
 
 
 cdef int write_answer(Writing* w, int version, int32_t correlation_id, tuple rows) except -1:
-    """Write the response from rows of a key and an error; a row of the commit has no error."""
+    """Write the response from rows of key, error and topic id; a row of the commit has no error."""
     cdef bint flexible = version >= FLEXIBLE
     cdef Py_ssize_t start = w.size, at = 0, topic_end, topics = 0
-    cdef tuple row, key
+    cdef tuple row
     put_i32(w, 0)                          # the length, set at the end
     put_i32(w, correlation_id)
     put_no_tags(w, flexible)
@@ -164,13 +179,16 @@ cdef int write_answer(Writing* w, int version, int32_t correlation_id, tuple row
     at = 0
     while at < len(rows):
         topic_end = end_of_topic(rows, at)
-        key = <tuple?>(<tuple?>rows[at])[0]
-        write_text(w, "name", key[0], flexible)
+        row = <tuple?>rows[at]
+        if version >= WITH_IDS:
+            put_bytes(w, PyBytes_AS_STRING(<bytes?>row[len(row) - 1]), TOPIC_ID_SIZE)
+        else:
+            write_text(w, "name", (<tuple?>row[0])[0], flexible)
         put_count(w, flexible, topic_end - at)
         while at < topic_end:
             row = <tuple?>rows[at]
             put_i32(w, <int32_t>(<tuple?>row[0])[1])
-            put_i16(w, <int16_t>row[1] if len(row) == PAIR else 0)
+            put_i16(w, <int16_t>row[1] if len(row) <= ANSWER else 0)
             put_no_tags(w, flexible)
             at += 1
         put_no_tags(w, flexible)
@@ -194,11 +212,12 @@ cdef enum:
 LAST_VERSION = FLEXIBLE_BEAT
 
 
-def answer_quick(Coordinator coordinator not None, topics, data, position, longest):
+def answer_quick(Coordinator coordinator not None, topics, data, position, longest, ids=None):
     """Answer the heartbeats and commits at the head of a connection's received bytes."""
     cdef Py_buffer view
     cdef Py_ssize_t at, most = within(longest, "longest", 0, 0x7FFFFFFF)
     cdef dict known_topics = None
+    cdef dict known_ids = None if ids is None else dict_of(ids, "ids")
     cdef Writes writes = coordinator.runtime.writes
     if topics is not None and coordinator.runtime.sink.at_once() and (
             not coordinator.runtime.deferred) and (
@@ -210,13 +229,14 @@ def answer_quick(Coordinator coordinator not None, topics, data, position, longe
         raise ArgumentError(f"data must be bytes, not {shown(data)}") from None
     try:
         at = within(position, "position", 0, view.len)
-        return answer_all(coordinator, known_topics, <const uint8_t*>view.buf, at, view.len, most)
+        return answer_all(coordinator, known_topics, known_ids, <const uint8_t*>view.buf, at,
+                          view.len, most)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef tuple answer_all(Coordinator coordinator, dict topics, const uint8_t* data, Py_ssize_t at,
-                      Py_ssize_t size, Py_ssize_t most):
+cdef tuple answer_all(Coordinator coordinator, dict topics, dict ids, const uint8_t* data,
+                      Py_ssize_t at, Py_ssize_t size, Py_ssize_t most):
     cdef Writing w
     cdef Cursor cur
     cdef int32_t length
@@ -234,7 +254,7 @@ cdef tuple answer_all(Coordinator coordinator, dict topics, const uint8_t* data,
                 done = answer_beat(coordinator, &w, version, &cur)
             else:
                 done = key == OFFSET_COMMIT and topics is not None and (
-                    answer_commit(coordinator, topics, &w, version, &cur))
+                    answer_commit(coordinator, topics, ids, &w, version, &cur))
             if done:
                 at += 4 + length
                 done = (coordinator.runtime.outputs.count == 0
