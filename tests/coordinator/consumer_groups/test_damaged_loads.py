@@ -180,3 +180,57 @@ def test_a_target_that_was_removed_before_its_member_came_ends_with_no_tombstone
         keys = [decode_key(key) for key, _ in coordinator.log[-1].records]
         assert [key["data"]["memberId"] for key in keys if key["version"] == TARGET] == removed
         assert keys[-1]["version"] == GROUP_EPOCH
+
+
+RELEASES = ["4.1", "4.1.2", "4.3", "4.4"]
+OWNED = (member("m", instanceId="i"), owns("m", 3, [1]))
+TAKEN = (member("n"), owns("n", 5, [1]))
+
+
+@pytest.mark.parametrize("behaviour", RELEASES[1:])
+@pytest.mark.parametrize(
+    ("records", "fails"),
+    [
+        ((*OWNED, *TAKEN), False),
+        ((*OWNED, *TAKEN, member("m")), True),
+        ((*OWNED, *TAKEN, owns("m", 3, [1])), True),
+        ((*OWNED, *TAKEN, owns("m", 3, []), member("m")), False),
+        ((*OWNED, *TAKEN, member("n")), False),
+        ((*OWNED, *TAKEN, record(CURRENT, "n"), member("m")), False),
+    ],
+)
+def test_a_member_record_fails_the_load_if_a_later_owner_took_over(behaviour, records, fails):
+    """ConsumerGroup.updateMember: each record of a member lets it own what it has once more."""
+    error = loaded(*records, behaviour=behaviour).load_error
+    assert (error is not None) == fails
+    assert error is None or "partition 1 of a topic has two owners" in error
+
+
+HAS = (member("m", instanceId="i"), owns("m", 3, []))
+COMES = (member("n", instanceId="i"), owns("n", 4, []))
+
+
+@pytest.mark.parametrize("behaviour", RELEASES)
+@pytest.mark.parametrize(
+    ("records", "owner"),
+    [
+        ((*HAS, *COMES), "n"),
+        ((*HAS, *COMES, member("m", instanceId="i")), "m"),
+        ((*HAS, *COMES, owns("m", 3, [])), "m"),
+        ((*HAS, *COMES, record(CURRENT, "m")), "m"),
+        ((*HAS, *COMES, record(CURRENT, "m"), record(MEMBER, "m")), None),
+        ((*HAS, record(CURRENT, "m"), record(MEMBER, "m"), *COMES), "n"),
+        ((*HAS, member("m"), member("n")), {"4.4": None}),
+    ],
+)
+def test_an_instance_id_belongs_to_the_member_of_its_last_record(behaviour, records, owner):
+    """ConsumerGroup.updateStaticMember and removeStaticMember, whoever has the id by now."""
+    if isinstance(owner, dict):
+        owner = owner.get(behaviour, "m")
+    for name, epoch in (("m", 3), ("n", 4)):
+        coordinator = loaded(*records, record(GROUP_EPOCH, epoch=4), behaviour=behaviour)
+        assert coordinator.load_error is None
+        answer = coordinator.consumer_group_heartbeat("g", name, epoch, instance_id="i")
+        refusals = {"UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"}
+        expected = {"UNKNOWN_MEMBER_ID" if owner is None else "FENCED_INSTANCE_ID"}
+        assert {answer.error.name} & refusals == (set() if name == owner else expected)

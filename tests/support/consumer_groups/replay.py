@@ -33,10 +33,6 @@ def replay_member(group_id, member_id, member):
                 kept = {"epoch": 0, "previous_epoch": -1, "state": 0, "assigned": {},
                         "revoking": {}}  # fmt: skip
             put(group, was, member.changed(**kept))
-            if state.release >= (4, 4) and was is not None:
-                group.instances.pop(was.instance_id, None)
-            if member.instance_id is not None:
-                group.instances[member.instance_id] = member_id
             group.homogeneous = group.is_homogeneous()
             return
         group = consumer_group(state, group_id)
@@ -76,6 +72,10 @@ def put(group, was, member):
     group.members[member.id] = member
     if was is not None:
         group.release_all(was)
+        if group.release >= (4, 4):
+            group.instances.pop(was.instance_id, None)
+    if member.instance_id is not None:
+        group.instances[member.instance_id] = member.id
     if not group.own_all(member):
         raise Broken("a partition has two owners")
 

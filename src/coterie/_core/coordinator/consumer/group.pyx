@@ -175,6 +175,13 @@ cdef ConsumerGroup new_group(str group_id, int rules):
     return group
 
 
+cdef int take_instance(ConsumerGroup group, ConsumerMember member) except -1:
+    """Let the member have its instance id, as each of its records does."""
+    if member.instance_id is not None:
+        group.instances = writable(group.instances)
+        group.instances[member.instance_id] = member.member_id
+
+
 @cython.final
 @cython.no_gc                      # no reference cycles
 cdef class ConsumerGroup(Group):
@@ -265,13 +272,14 @@ cdef class ConsumerGroup(Group):
             del self.order[place_of(self.order, record.name)]
             self.count_stable(member, -1)
             self.count_fields(member.fields, -1, subscriptions)
-            if self.instances.get(member.fields.instance_id) == record.name:
-                del self.instances[member.fields.instance_id]
+            if member.instance_id is not None:     # whoever has it by now
+                self.instances.pop(member.instance_id, None)
             self.homogeneous = self.is_homogeneous()
             return 0
         fields = <MemberFields?>record.value
         if member is not None:
             had = member.fields
+            self.release_all(member)
         else:
             member = self.absent.pop(record.name, None)
             if member is None:
@@ -290,10 +298,11 @@ cdef class ConsumerGroup(Group):
         if had is not None and self.rules & OLD_INSTANCE_IS_FREED and (
                 had.instance_id is not None):
             self.instances.pop(had.instance_id, None)
-        if fields.instance_id is not None:
-            self.instances = writable(self.instances)
-            self.instances[fields.instance_id] = record.name
+        take_instance(self, member)
         self.homogeneous = self.is_homogeneous()
+        if had is not None:
+            self.own_all(member.assigned, member.epoch)
+            self.own_all(member.revoking, member.epoch)
 
     cdef int apply_current(self, Record record) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
@@ -318,6 +327,7 @@ cdef class ConsumerGroup(Group):
             member.assigned = current.assigned
             member.revoking = current.revoking
         self.count_stable(member, 1)
+        take_instance(self, member)
         if not record.tombstone:
             self.own_all(member.assigned, member.epoch)
             self.own_all(member.revoking, member.epoch)
