@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coterie._core.codec.compression import MAX_SIZE, NAMES, compress, decompress, xxh32
 from coterie.errors import ArgumentError, CorruptData
 from support import golden_data
+from support.examples import examples
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -58,14 +59,14 @@ def block_sum_that_ends_with_a_zero():
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(CONTENT, st.sampled_from([(c, m) for c in range(5) for m in range(3) if c < 4 or m == 2]))
 def test_compress_then_decompress_is_the_identity(data, codec_and_magic):
     codec, magic = codec_and_magic
     assert decompress(codec, compress(codec, data, magic), magic) == data
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(CONTENT)
 def test_other_libraries_read_what_is_written(data):
     assert gzip.decompress(compress(GZIP, data)) == data
@@ -73,7 +74,7 @@ def test_other_libraries_read_what_is_written(data):
     assert bytes(cramjam.zstd.decompress(compress(ZSTD, data))) == data
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(CONTENT)
 def test_what_other_libraries_write_is_read(data):
     assert decompress(GZIP, gzip.compress(data)) == data
@@ -281,7 +282,7 @@ def test_every_cut_is_refused_or_gives_a_beginning(codec, magic):
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=NAMES[1:])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(data=st.data())
 def test_any_flipped_byte_gives_bytes_or_a_fault(codec, data):
     stream = bytearray(compress(codec, TEXT))
@@ -290,7 +291,7 @@ def test_any_flipped_byte_gives_bytes_or_a_fault(codec, data):
     attempt(codec, stream)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(CODECS), st.binary(max_size=80), st.booleans())
 def test_random_bytes_give_bytes_or_a_fault(codec, data, with_magic):
     heads = {GZIP: b"\x1f\x8b\x08\0", SNAPPY: XERIAL, LZ4: b"\x04\x22\x4d\x18\x60\x40\x82"}

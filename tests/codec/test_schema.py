@@ -24,6 +24,7 @@ from coterie._core.codec.schema import (
 )
 from coterie.errors import CorruptData, CoterieError
 from support import golden_data, log_writer, messages
+from support.examples import examples
 
 COMMIT = {"offset": 100, "metadata": "md", "commitTimestamp": 1000}
 EMPTY_GROUP = {
@@ -233,7 +234,7 @@ def test_every_key_version_encodes_and_decodes_to_itself(key):
 
 
 @pytest.mark.parametrize(("key_version", "version"), messages.VALUE_VERSIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_every_value_version_encodes_and_decodes_to_itself(key_version, version, data):
     value = data.draw(messages.values(key_version, version))
@@ -445,7 +446,6 @@ def test_every_cut_of_a_key_is_refused(key, data):
         decode_key(cut)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(messages.VALUE_VERSIONS), st.data())
 def test_any_cut_or_flipped_byte_of_a_value_gives_a_value_or_a_fault(which, data):
     raw = bytearray(encode_value(which[0], data.draw(messages.values(*which))))

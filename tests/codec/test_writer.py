@@ -17,6 +17,7 @@ from coterie._core.codec.batch import (
 )
 from coterie.errors import CorruptData, CoterieError
 from support import golden_data
+from support.examples import examples
 
 INT64 = st.integers(-(1 << 62), 1 << 62)
 DATA = st.none() | st.binary(max_size=40)
@@ -173,7 +174,7 @@ def test_batches_of_the_golden_logs_are_written_again_as_kafka_wrote_them(case):
 
 
 @pytest.mark.parametrize(("magic", "codec"), MAGIC_AND_CODEC)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_what_is_written_is_read_again(magic, codec, data):
     records = data.draw(record_lists(magic))

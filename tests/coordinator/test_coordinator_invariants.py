@@ -208,6 +208,4 @@ def check(view, now_ms):
 
 
 TestAnyRequests = AnyRequests.TestCase
-TestAnyRequests.settings = settings(
-    max_examples=examples(150), stateful_step_count=50, deadline=None
-)
+TestAnyRequests.settings = settings(max_examples=examples(150), stateful_step_count=50)

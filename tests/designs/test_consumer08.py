@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.designs.consumer08_cluster import GroupViews, java_hash, range_share, round_robin_share
@@ -77,7 +77,6 @@ def test_the_document_s_rule_is_an_option(partitions, threads, sizes):
 
 
 @given(st.integers(1, 30), st.integers(1, 30))
-@settings(deadline=None)
 def test_the_two_rules_agree_exactly_where_the_specification_says(partitions, threads):
     names = [f"c-{i:02}" for i in range(threads)]
     positions = {"t": {name: i for i, name in enumerate(names)}}

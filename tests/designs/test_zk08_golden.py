@@ -52,7 +52,7 @@ small_times = st.builds(
 
 
 @given(times=small_times)
-@settings(max_examples=examples(24), deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(24), phases=[Phase.explicit, Phase.generate])
 def test_small_times_change_nothing_that_is_golden(times):
     for path in FILES:
         points = run(zk08_data.stripped(path), times=times, timeline=False).points

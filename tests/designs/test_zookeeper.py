@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from coterie.designs.zookeeper import NodeExists, NoNode, NotEmpty, ZooKeeperError
 from support.designs.zookeeper_clients import Client, nodes, service
+from support.examples import examples
 
 NAMES = ("a", "b")
 PATHS = ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/b"]
 paths = st.sampled_from(PATHS)
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=examples(150))
 
 changes = st.lists(
     st.one_of(

@@ -139,7 +139,7 @@ def check_by_model(log, at_ms):
 
 
 @given(LOGS, st.none() | TIMES)
-@settings(deadline=None, max_examples=examples(150))
+@settings(max_examples=examples(150))
 def test_the_offset_is_the_one_that_the_shortest_model_of_a_fold_has(steps, at_ms):
     check_by_model(in_order(laid_out(steps)), at_ms)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from coterie.messages import encode_batch
 from coterie.server.services.batches import ZSTD
 from coterie.server.services.downgrade import downgraded
+from support.examples import examples
 
 VALUES = st.lists(st.binary(max_size=40), min_size=1, max_size=4)
 HEAD = {
@@ -29,7 +30,7 @@ def messages(data, magic):
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(VALUES, min_size=1, max_size=5), st.sampled_from([0, 1]), st.integers(0, 20))
 def test_a_response_has_the_length_of_the_batches_and_all_whole_messages_that_fit(
     batches, magic, first_offset

@@ -14,6 +14,7 @@ from coterie.server.output_budget import Unsent
 from coterie.server.services.adjacent_batches import RecordRange
 from coterie.server.services.fetch_sessions import PartitionRow
 from coterie.server.services.segment import StoredBatch
+from support.examples import examples
 from support.server.asking import ask, correlation_ids, frames_of, heartbeat, request
 from support.server.transports import Peering, Transport
 from support.server.writing import batch
@@ -63,7 +64,7 @@ ERRORS = st.just(PartitionRow(5, 74, -1, -1, -1, (3, 4), None, None, None, -1, b
 
 
 @pytest.mark.parametrize("version", range(wire.APIS[FETCH].last_version + 1))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(topics=st.lists(st.builds(lambda rows, error: [*rows, error], ROWS, ERRORS), max_size=3))
 def test_the_parts_of_a_fetch_are_the_bytes_of_the_codec(version, topics):
     def body(plain):
@@ -186,7 +187,7 @@ def test_a_peer_that_never_reads_gets_one_slice_and_no_second_response():
     assert (peering.unsent.stored, peering.unsent.copied) == (0, 0)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(rooms=st.lists(st.integers(1, 400_000), max_size=20))
 def test_how_fast_a_peer_reads_changes_no_byte(rooms):
     def sent(rooms):

@@ -13,6 +13,7 @@ from coterie.server.services.plain import Plain
 from coterie.server.services.sasl_refusals import OTHER_ID, Refused
 from coterie.server.services.scram import HASHES, Scram, derive
 from coterie.server.services.users import users_of
+from support.examples import examples
 from support.server import playing
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -37,7 +38,7 @@ def test_the_example_of_rfc_7677_comes_out():
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
-@settings(max_examples=20)  # each makes the keys twice, which is meant to take long
+@settings(max_examples=examples(20))  # each makes the keys twice, which is meant to take long
 @given(user=PRINTABLE, password=PRINTABLE, salt=st.binary(min_size=12))
 def test_a_client_of_another_library_gets_in_with_its_password(mechanism, user, password, salt):
     client = scramp.ScramClient([mechanism], user, password)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.messages import LogReader
+from support.examples import examples
 from support.server import asking, playing
 
 TIMEOUT_MS, CHECK_MS = 25_000, 10_000
@@ -242,7 +243,7 @@ STEP = st.one_of(
 START = [(["init"], 0, 0), (["init"], 2, 0)]
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(STEP, min_size=15, max_size=50))
 def test_readers_see_what_was_committed_and_nothing_else(steps):
     played = Played()

@@ -1,7 +1,7 @@
 """Times on their way into Spark, which counts microseconds."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.state.schemas import SCHEMAS
@@ -28,7 +28,6 @@ def bare(rows):
     return pa.Table.from_pylist(rows, plain)
 
 
-@settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(ROW))
 def test_a_time_beyond_microseconds_becomes_the_nearest(rows):
     def near(ms):

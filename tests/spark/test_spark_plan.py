@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import ScanOptions
@@ -22,7 +22,6 @@ def segments_of(sizes):
     return [Segment(f"p/{i}.log", p, i, size, None) for i, (p, size) in enumerate(sorted(sizes))]
 
 
-@settings(deadline=None)  # a loaded machine is no failure
 @given(SIZES, st.integers(1, 64))
 def test_every_piece_is_dealt_once_and_in_order(sizes, cores):
     pieces = plan.pieces_of(segments_of(sizes), {})
@@ -34,7 +33,6 @@ def test_every_piece_is_dealt_once_and_in_order(sizes, cores):
             assert len({piece.segment.partition for piece in unit}) == 1
 
 
-@settings(deadline=None)  # a loaded machine is no failure
 @given(SIZES, st.integers(1, 64))
 def test_no_task_is_more_than_one_piece_above_its_share(sizes, cores):
     pieces = plan.pieces_of(segments_of(sizes), {})
@@ -44,7 +42,6 @@ def test_no_task_is_more_than_one_piece_above_its_share(sizes, cores):
         assert sum(p.weight for unit in task for p in unit) <= share + biggest
 
 
-@settings(deadline=None)  # a loaded machine is no failure
 @given(SIZES, st.integers(1, 4), st.integers(1, 2 << 30))
 def test_no_task_is_more_than_one_piece_above_the_bytes_of_the_limit(sizes, cores, task_bytes):
     pieces = plan.pieces_of(segments_of(sizes), {})
@@ -88,7 +85,6 @@ def test_pieces_of_which_the_first_ones_hold_no_batch_are_one_segment(tmp_path):
     assert join_pieces(cut.segments) == whole.segments
 
 
-@settings(deadline=None)  # a loaded machine is no failure
 @given(SIZES)
 def test_pieces_never_get_smaller_than_worth_a_task_nor_bigger_than_a_segment(sizes):
     piece_bytes = plan.piece_bytes(segments_of(sizes), 2)

@@ -63,7 +63,7 @@ def pending_in(history, of_4x):
     return pending, recorded
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(acts, acts, st.booleans())
 def test_the_newest_record_of_each_key_counts(older, newer, of_4x):
     """As if the newer partition's records followed those of the older one, whatever their times."""

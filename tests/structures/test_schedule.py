@@ -105,7 +105,7 @@ def course(schedule, cancel, scripts, limits):
     return happened
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(DOES, max_size=40), st.lists(st.integers(0, 20), min_size=1, max_size=6))
 def test_calls_are_made_by_time_then_in_the_order_of_scheduling(scripts, limits):
     model = Model()

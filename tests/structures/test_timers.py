@@ -120,9 +120,7 @@ class WheelAgainstSortedList(RuleBasedStateMachine):
 
 
 TestWheelAgainstSortedList = WheelAgainstSortedList.TestCase
-TestWheelAgainstSortedList.settings = settings(
-    max_examples=examples(30), stateful_step_count=60, deadline=None
-)
+TestWheelAgainstSortedList.settings = settings(max_examples=examples(30), stateful_step_count=60)
 
 
 @pytest.mark.parametrize("seed", range(10))

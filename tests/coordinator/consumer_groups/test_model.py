@@ -137,7 +137,7 @@ def trace_of(events, config):
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.one_of(joins, regex_joins, heartbeats, others),
                           st.sampled_from([0, 0, 100, 9000, 50000])), max_size=40),
        configs)  # fmt: skip

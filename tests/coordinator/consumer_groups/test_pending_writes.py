@@ -12,6 +12,7 @@ from coterie import Batch, CoterieError, Error, GroupCoordinator, NotAnswered, P
 from support.consumer_groups.deferred import CONFIG, beat, complete_all, made, states
 from support.coordinator.caller_log import Log
 from support.coordinator.classic_group import join, stable
+from support.examples import examples
 
 
 @pytest.fixture
@@ -432,7 +433,7 @@ def replayed(log):
     return coordinator
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 @given(st.lists(actions, max_size=25), st.lists(actions, max_size=8))
 def test_readers_see_a_replay_of_the_log_and_failed_writes_leave_nothing(before, after):
     deferred, epochs = made(appends="deferred"), {}

@@ -199,7 +199,7 @@ def committed(group):
 
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky", "consumer"])
 @given(plan=plans, automatic=st.booleans(), processing_ms=st.sampled_from([0, 20, 500]))
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 def test_one_owner_and_no_loss_and_all_is_read_in_the_end(strategy, plan, automatic, processing_ms):
     protocol = "consumer" if strategy == "consumer" else "classic"
     assignor = {} if strategy == "consumer" else {"partition.assignment.strategy": strategy}
@@ -230,7 +230,7 @@ def test_one_owner_and_no_loss_and_all_is_read_in_the_end(strategy, plan, automa
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @given(plan=transactional_plans, processing_ms=st.sampled_from([0, 20, 500]))
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 def test_transactions_copy_each_record_exactly_once(protocol, plan, processing_ms):
     group = ExactlyOnce(
         {
@@ -253,7 +253,7 @@ def test_transactions_copy_each_record_exactly_once(protocol, plan, processing_m
 
 
 @given(plan=plans)
-@settings(max_examples=examples(5), deadline=None)
+@settings(max_examples=examples(5))
 def test_the_same_faults_give_the_same_course(plan):
     courses = []
     for _ in range(2):
