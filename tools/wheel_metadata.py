@@ -2,7 +2,9 @@
 
 The build calls this module (``[[tool.dynamic-metadata]]``). Both depend on the project's address,
 which is not in the sources but known when a release is built. With an address, the README's
-relative links and pictures lead there; without one, they become plain text.
+relative links and pictures lead there; without one, they become plain text. The address is that of
+``COTERIE_URL`` (``https://HOST/OWNER/NAME``; empty: none), or else of git's remote ``origin`` if
+that is on one of ``FORMS``; from an sdist, that of its ``PKG-INFO``.
 """
 
 import email

@@ -2,7 +2,7 @@
 
 A driver in C is compiled for each machine with every warning an error, and run by qemu. Its results
 are compared with models, zlib, and coterie on this machine, which has tests of its own. A machine
-whose tools are not installed is skipped by name: CONTRIBUTING.md says how to get them.
+whose tools are not installed is skipped by name: tests/README.md says how to get them.
 """
 
 import functools
@@ -90,7 +90,7 @@ def lacking(made):
     """Say what has to be installed for this machine; the empty text: nothing."""
     for programs in filter(None, (made.compilers, made.runners)):
         if os.name == "nt" or not first_of(programs):
-            return f"no {programs[0]} (Debian: {made.install}; see CONTRIBUTING.md)"
+            return f"no {programs[0]} (Debian: {made.install}; see tests/README.md)"
     return ""
 
 
