@@ -26,6 +26,7 @@ def test_a_list_of_groups_goes_without_what_describes_one(log, option):
 def test_an_empty_text_names_neither_a_group_nor_a_topic_to_fetch(tmp_path, option):
     fetch = ("fetch", "--bootstrap-server", "127.0.0.1:1", "--out", tmp_path / "copy")
     fails(*fetch, *option, status=2, says="need a name")
+    fails(*fetch, "--out", "", status=2, says="an empty text is no folder")
     assert not (tmp_path / "copy").exists()
 
 

@@ -1,17 +1,15 @@
 """``coterie fetch``: what it prints, how it ends, and its one line for each failure."""
 
-import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
 from coterie.live.cluster import addresses_of
-from coterie.messages import LogReader, partition_for
+from coterie.messages import partition_for
 from coterie.server import Broker
 from support.cluster.secure_listeners import USERS, jaas, tls_of, write_certificates
 from support.commandline import (
@@ -144,12 +142,6 @@ def test_binary_properties_are_refused_in_one_line(broker, tmp_path):
     fails(*fetch(broker, tmp_path / "copy"), "--command-config", keystore, says=says)
 
 
-@pytest.mark.parametrize("options", [("--out", ""), ("--group", ""), ("--topic", "")])
-def test_an_empty_name_is_wrong_use(broker, tmp_path, options):
-    fails(*fetch(broker, tmp_path / "copy"), *options, status=2, says="empty text")
-    assert not (tmp_path / "copy").exists()
-
-
 def test_each_of_several_unreachable_brokers_is_named(tmp_path, client):
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     fails(
@@ -246,9 +238,8 @@ def test_a_wrong_password_is_named_and_not_shown(with_login, tmp_path, client, m
     assert "mistaken" not in result.stderr
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_login_at_a_listener_without_one_is_one_line(broker, tmp_path, client, mechanism):
-    config = client(login(mechanism))
+def test_a_login_at_a_listener_without_one_is_one_line(broker, tmp_path, client):
+    config = client(login("PLAIN"))  # it fails before the mechanism counts
     says = (broker.bootstrap_servers, "security.protocol PLAINTEXT, not SASL_PLAINTEXT")
     command = fetch(broker, tmp_path / "copy", "--command-config", config)
     result = fails(*command, says=says, run=coterie_process)
@@ -328,36 +319,20 @@ def test_a_mechanism_whose_package_is_missing_is_named(broker, tmp_path, client)
         fails(*fetch(broker, tmp_path / "copy", "--command-config", config), says=says)
 
 
-@pytest.mark.parametrize("command", ["fetch --out x", "explain", "watch", "audit", "lag"])
-def test_a_missing_client_library_is_named_with_what_installs_it(command, tmp_path):
-    name, *options = command.split()
-    code = "import sys; sys.modules['aiokafka'] = None; from coterie.cli import main; main()"
-    run = subprocess.run(
-        [sys.executable, "-c", code, name, *options, "--bootstrap-server", "127.0.0.1:1"],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
+def test_a_missing_client_library_is_named_with_what_installs_it(tmp_path):
+    code = """
+import sys
+sys.modules["aiokafka"] = None
+from coterie.cli import main
+for command in ("fetch --out x", "explain", "watch", "audit", "lag"):
+    sys.argv[1:] = [*command.split(), "--bootstrap-server", "127.0.0.1:1"]
+    try:
+        main()
+    except SystemExit as end:
+        print(command, end.code)
+"""
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     wanted = "coterie: aiokafka is not installed; pip install 'coterie[cluster]'\n"
-    assert (run.returncode, run.stderr) == (1, wanted)
-
-
-def test_the_states_of_share_groups_are_copied_and_records_prints_them(broker, tmp_path):
-    """Of a broker's own log, in a topic of that name."""
-    name, out = "__share_group_state", tmp_path / "copy"
-    log = Path(__file__).parents[1] / "golden/share-groups/log"
-    broker._cluster.topics.create(name, 2)
-    for number in range(2):
-        (segment,) = (log / f"{name}-{number}").glob("*.log")
-        for batch in LogReader(segment.read_bytes()):
-            rows = [(record.timestamp, record.key, record.value) for record in batch.records]
-            broker._cluster.topics.partition(name, number).append_records(rows)
-    coterie_ok(*fetch(broker, out, "--topic", name))
-
-    def values(folder):
-        lines = coterie_ok("records", folder, "--topic", name).stdout.splitlines()
-        return [(row["partition"], row["key"], row["value"]) for row in map(json.loads, lines)]
-
-    assert values(out) == values(log)
-    fails(
-        *fetch(broker, out, "--topic", name, "--group", "g"), status=2,
-        says="a group's states are in several of its partitions",
-    )  # fmt: skip
+    assert run.stdout == "fetch --out x 1\nexplain 1\nwatch 1\naudit 1\nlag 1\n"
+    assert run.stderr == wanted * 5

@@ -238,10 +238,10 @@ def test_a_ratio_is_from_0_to_1(ratio):
 
 @pytest.mark.parametrize(
     ("config", "node_id"),
-    [({"node.id": 0}, 0), ({"broker.id": -1}, 1), ({"node.id": 3, "broker.id": 3}, 3),
-     ({"node.id": 3, "broker.id": -1}, 3)],
+    [({}, 1), ({"node.id": 0}, 0), ({"broker.id": 3}, 3), ({"broker.id": -1}, 1),
+     ({"node.id": 3, "broker.id": 3}, 3), ({"node.id": 3, "broker.id": -1}, 3)],
 )  # fmt: skip
-def test_ids_of_a_broker_that_agree_are_its_id(config, node_id):
+def test_a_broker_has_its_id(config, node_id):
     assert server_config(config).node_id == node_id
 
 
@@ -280,14 +280,6 @@ def test_the_first_synonym_that_is_set_counts_as_in_kafka(config, expected):
     settings = server_config(config)
     assert {name: settings[name] for name in expected} == expected
     assert settings.without_effect == ()
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [({}, 1), ({"node.id": 7}, 7), ({"broker.id": 3}, 3), ({"broker.id": -1, "node.id": 0}, 0)],
-)
-def test_the_broker_has_its_id(config, expected):
-    assert server_config(config).node_id == expected
 
 
 @pytest.mark.parametrize("name", ["num.partitions", "zookeeper.connect", "group.streams.max.size"])

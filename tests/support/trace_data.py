@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,17 @@ def join(at, request_id, group_id="g", member_id="", **fields):
 def ops(lines):
     """The operations of a trace's events, without its header."""
     return [line["op"] for line in lines[1:]]
+
+
+def played_elsewhere(paths):
+    """The lines of what another process, with other hashes of strings, makes of traces."""
+    code = (
+        "import json, sys, coterie\n"
+        "for path in sys.argv[1:]:\n"
+        "    for line in coterie.run_trace(open(path, encoding='utf-8')):\n"
+        "        print(json.dumps(line))"
+    )
+    command = [sys.executable, "-c", code, *map(str, paths)]
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return ran.stdout.splitlines()
