@@ -53,10 +53,6 @@ class Refused(Exception):
     """A request's error."""
 
 
-class LoadFailed(Exception):
-    """A record that the coordinator cannot replay."""
-
-
 @dataclass
 class State:
     """What replaying records makes."""
