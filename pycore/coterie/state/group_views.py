@@ -17,7 +17,7 @@ from coterie.base.ordering import java_order, place_order
 from coterie.errors import CorruptData
 from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_assignment, read_state, work_of
 from coterie.state.assignments import Assignment, assignments, by_topic
-from coterie.state.consumer_protocol_groups import unreconciled
+from coterie.state.consumer_protocol_groups import TAGGED_OF_GROUP, unreconciled
 from coterie.state.share_state import UNSET, SharePartition
 
 Row = dict[str, Any]
@@ -122,14 +122,14 @@ def member_rows(group: Row) -> list[Row]:
             "upgraded": member["upgraded"] if modern else None,
             "member_state": member["member_state"] if modern else None,
             "pending_revocation": by_topic(member["pending_revocation"]) if modern else {},
-            "assignment_epochs": _epochs_of(member["current_assignment"]) if modern else {},
+            **(_epochs_of(member["current_assignment"]) if modern else {}),
         }
         for member in group["members"]
     ]
 
 
-def _epochs_of(assignment: list[Row]) -> dict[str, list[int | None]]:
-    """Return the epochs at which a member got its partitions, in their order."""
+def _epochs_of(assignment: list[Row]) -> Row:
+    """Return the epochs at which a member got its partitions, by topic, if the log has them."""
     epochs: dict[str, list[int | None]] = {}
     for topic in assignment:
         name = topic["topic_id"] if topic["topic"] is None else topic["topic"]
@@ -138,7 +138,12 @@ def _epochs_of(assignment: list[Row]) -> dict[str, list[int | None]]:
         )
         if of_partitions:
             epochs[name] = [epoch for _, epoch in of_partitions]
-    return epochs
+    return {"assignment_epochs": epochs} if epochs else {}
+
+
+def _tagged(group: Row) -> Row:
+    """Return what Kafka 4.3 added to a group's records, if the log has it."""
+    return {name: group[name] for name in TAGGED_OF_GROUP if name in group}
 
 
 def unreconciled_rows(group: Row) -> list[Row]:
@@ -194,8 +199,7 @@ def state_row(group: Row) -> Row:
         "group_epoch": None if classic else group["group_epoch"],
         "target_assignment_epoch": None if classic else group["target_assignment_epoch"],
         "members": len(group["members"]),
-        "target_assignment_timestamp": group.get("target_assignment_timestamp"),
-    }
+    } | _tagged(group)
 
 
 def share_offset_rows(group: Row) -> list[Row]:
@@ -269,9 +273,7 @@ def share_state_row(group: Row) -> Row:
         "group_epoch": group["group_epoch"],
         "assignment_epoch": group["target_assignment_epoch"],
         "members": len(group["members"]),
-        "target_assignment_timestamp": group.get("target_assignment_timestamp"),
-        "validated_topology_epoch": group.get("validated_topology_epoch"),
-    }
+    } | _tagged(group)
 
 
 def streams_member_rows(group: Row) -> list[Row]:
