@@ -1,8 +1,8 @@
 """The questions of ``coterie.insight`` on Spark, with the rows of the local answers.
 
-A task takes a partition of the topic, or a part of a large one (``replay_job.parted``). Each
-question is a function that returns a DataFrame; a new one needs a line at the end. Workers read
-plain paths by their absolute names, and need coterie installed. Imports no Spark.
+A task takes a partition of the topic. Each question is a function that returns a DataFrame; a new
+one needs a line at the end. Workers read plain paths by their absolute names, and need coterie
+installed. Imports no Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from coterie.log.folders import Listing, Log
 from coterie.state.pickling import pack, unpack
 from coterie.state.replay_engine import Progress
 from coterie.state.several_partitions import Orders, together
-from coterie_spark.replay_job import lines, parted, scanning
+from coterie_spark.replay_job import lines, scanning
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from coterie_spark.replay_job.spool import Partitions, each_partition, lies_at_urls
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 20_000
 PART = "part of an answer"
+ViewMaker = Callable[[], PartitionView]
+Answer = Callable[[QuestionRequest, int, ViewMaker], Iterator["pa.RecordBatch"]]
 Frame = Callable[..., "DataFrame"]
 Time = int | str | datetime | None
 
@@ -167,19 +169,16 @@ def answers_over(
     spark: SparkSession,
     log: Partitions,
     request: QuestionRequest,
-    answer: parted.Answer,
+    answer: Answer,
     schema: Any,
 ) -> DataFrame:
-    """Return the rows of ``answer`` for each partition; large partitions are read in parts."""
-    query = parted.in_parts(spark, log, request)
-    if query is not None:
-        return parted.answer_in_parts(spark, query, answer, schema)
+    """Return the rows of ``answer`` for each partition."""
     requests = [request] * len(log)
     return each_partition(spark, log, partial(answer_whole, answer, log, requests), schema)
 
 
 def answer_whole(
-    answer: parted.Answer,
+    answer: Answer,
     log: Partitions,
     requests: Sequence[QuestionRequest],
     read: scanning.Reader,
@@ -192,9 +191,7 @@ def answer_whole(
             yield from answer(request, task, partial(view_of, log, request, read, task))
 
 
-def row_batches(
-    request: QuestionRequest, task: int, view: parted.ViewMaker
-) -> Iterator[pa.RecordBatch]:
+def row_batches(request: QuestionRequest, task: int, view: ViewMaker) -> Iterator[pa.RecordBatch]:
     """Answer for a partition: rows in Spark's types."""
     question = find_question(request.question)
     columns = fields_of(question)
@@ -208,9 +205,7 @@ def row_batches(
     yield from to_spark(arrow_table(columns, rows), schema).to_batches()
 
 
-def part_batches(
-    request: QuestionRequest, task: int, view: parted.ViewMaker
-) -> Iterator[pa.RecordBatch]:
+def part_batches(request: QuestionRequest, task: int, view: ViewMaker) -> Iterator[pa.RecordBatch]:
     """Answer for a partition: its ``PartitionAnswer`` as bytes."""
     question = find_question(request.question)
     try:
@@ -288,7 +283,7 @@ def question(name: str) -> Frame:
         return frame_of_each_group_once(spark, request, log)
 
     ask.__name__ = ask.__qualname__ = name
-    ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame, large partitions in parts.
+    ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame; a task takes a partition.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from coterie.log.folders import find_segments
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import incident, log
 from support.insight.lives import commit, life, member, written
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch
 
 
@@ -323,8 +323,7 @@ def test_a_finder_decides_which_rows_are_one_finding_and_which_the_time_leaves_o
     assert all(list(row) == list(audit.FIELDS) for row in actual)
 
 
-@pytest.mark.parametrize("cuts", [{1, 2, 3}, {2}])
-def test_runs_of_one_offset_go_on_over_the_parts_of_a_log(cuts, tmp_path):
+def test_runs_of_one_offset_go_on_over_the_pieces_of_a_log(tmp_path):
     parameters = audit.Parameters(only=("no_progress",), no_progress=2)
     for number, offsets in enumerate(product((1, 2, None), repeat=4)):
         place = tmp_path / str(number) / "__consumer_offsets-0"
@@ -332,5 +331,5 @@ def test_runs_of_one_offset_go_on_over_the_parts_of_a_log(cuts, tmp_path):
         for at, offset in enumerate(offsets):
             (place / f"{at:020}.log").write_bytes(batch(at, commit(at, {0: offset})))
         (segments,) = find_segments([place]).partitions().values()
-        rows = answer_in_parts(segments, cuts, audit, parameters, {})
+        rows = answer_in_pieces(segments, audit, parameters, {})
         assert as_slow(rows) == slow_runs([{0: offset} for offset in offsets], 2), offsets

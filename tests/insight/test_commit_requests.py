@@ -7,7 +7,7 @@ from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
 from support.insight.lives import commit, life, member
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, marker
 
 T0 = 1_795_000_000_000
@@ -21,7 +21,7 @@ def request(number, *, back=1, forward=0, first=0, producer=False, time=None):
     """A request by the number of its first record; a later segment begins at position 0 again."""
     time = T0 + number if time is None else time
     return CommitRequest(back, forward, first, 7, "t-0 9 to 5", producer, time, 100 + number, "f",
-                         1000 - number, number)  # fmt: skip
+                         1000 - number)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_request_at_time_0_has_that_time(time, timestamp):
 
 def collected(back, every, until=T0 + 77):
     back, every = (list(map(request, range(count))) for count in (back, every))
-    return CommitRequests(back[:10], len(back), until, 9, every)
+    return CommitRequests(back[:10], len(back), until, every)
 
 
 @pytest.mark.parametrize(
@@ -77,24 +77,8 @@ def test_after_the_tenth_they_are_counted_with_the_time_of_the_last(count, text)
     assert [row["until"] for row in others] == [T0 + at for at in range(9)]
 
 
-@pytest.mark.parametrize("turn", [1, -1])
-def test_requests_of_two_parts_are_those_of_both_in_order(turn):
-    numbers = [list(range(0, 24, 2)), list(range(1, 24, 2))][::turn]
-    parts = (
-        CommitRequests(list(map(request, some))[:10], 12, T0 + some[-1], some[-1],
-                       list(map(request, some))[:11])
-        for some in numbers
-    )  # fmt: skip
-    whole = CommitRequests()
-    for part in parts:
-        whole.absorb(part)
-    assert (whole.count, whole.until, whole.last) == (24, T0 + 23, 23)
-    assert [each.number for each in whole.back] == list(range(10))
-    assert [each.number for each in whole.every] == list(range(11))
-
-
 def explained(folder, *batches):
-    """Rows of requests, the same from a log as one and from one in parts."""
+    """Rows of requests, the same from a log as one and from one in pieces."""
     place = folder / "__consumer_offsets-0"
     place.mkdir(parents=True)
     offset = 0
@@ -105,8 +89,7 @@ def explained(folder, *batches):
     (segments,) = find_segments([place]).partitions().values()
     parameters = explain.Parameters()
     rows = list(explain.rows(PartitionView(0, segments), parameters))
-    cuts = {len(segments) // 2, len(segments) - 1}
-    assert answer_in_parts(segments, cuts, explain, parameters, {}) == rows
+    assert answer_in_pieces(segments, explain, parameters, {}) == rows
     return [row for row in rows if row["event"] in ("reset", "rewind")]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coterie._core.codec.batch import LogReader
 from coterie.insight.records.comparison import compare, compare_partition
-from coterie.insight.records.cut import Cancellation
+from coterie.insight.records.threads import Cancellation
 from coterie.log.folders import find_segments
 from coterie.state.replay_engine import Silent
 from support import golden_data

@@ -20,7 +20,7 @@ from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.folders import find_segments
 from support.insight import lives
 from support.insight.lives import life, written
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import (
     batch,
     commit,
@@ -265,9 +265,8 @@ def test_a_transaction_that_parts_of_a_log_share_is_one(tmp_path, segments, text
         data = marker(at, 5, at, commit=False) if what == "a" else data
         (folder / f"{at:020}.log").write_bytes(data)
     found = find_segments([folder]).segments
-    for cuts in ({1}, {2}, set(range(1, len(found)))):
-        rows = answer_in_parts(found, cuts - {len(found)}, explain, explain.Parameters(), {})
-        assert [row["cause"] for row in of_kind(rows, explain.COMMITS)] == [text]
+    rows = answer_in_pieces(found, explain, explain.Parameters(), {})
+    assert [row["cause"] for row in of_kind(rows, explain.COMMITS)] == [text]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
 from support.insight.every_question import all_questions, ends_at
 from support.insight.lives import life, member
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, commit, commit_key, each, marker
 
 DAY_MS = 86_400_000
@@ -58,7 +58,7 @@ def batches(first_ms):
 
 
 def answers(folder, first_ms, which):
-    """A question's rows, from a log as one and from two parts."""
+    """A question's rows, from a log as one and batch by batch."""
     folder = folder / "__consumer_offsets-0"
     folder.mkdir(parents=True)
     data = batches(first_ms)
@@ -68,9 +68,9 @@ def answers(folder, first_ms, which):
     ends = ends_at([first_ms, first_ms + 5000])
     question, parameters = all_questions(first_ms, first_ms + 10_000, ends)[which]
     whole = list(question.rows(PartitionView(0, segments), parameters))
-    in_parts = answer_in_parts(segments, [1], question, parameters, {})
+    in_pieces = answer_in_pieces(segments, question, parameters, {})
     fields = getattr(question, "fields_of", lambda _: question.FIELDS)(parameters)
-    return [[earlier(row, fields, first_ms) for row in rows] for rows in (whole, in_parts)]
+    return [[earlier(row, fields, first_ms) for row in rows] for rows in (whole, in_pieces)]
 
 
 def earlier(value, kind, by_ms):

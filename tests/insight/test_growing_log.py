@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from coterie.errors import LogError
-from coterie.insight.records import cut, threads
+from coterie.insight.records import threads
 from coterie.log.folders import find_segments, read_segment
 from coterie.report.gather import gather, look
 from coterie.report.page import page_data
@@ -40,7 +40,7 @@ def growing(tmp_path, monkeypatch):
         return read_segment(segment)
 
     def grow():
-        monkeypatch.setattr(cut, "read_segment", read)
+        monkeypatch.setattr(threads, "read_segment", read)
 
     return listing, grow
 
@@ -62,7 +62,7 @@ def answers(listing):
 def test_no_answer_has_what_is_appended_while_the_log_is_read(growing, count, monkeypatch):
     listing, grow = growing
     monkeypatch.setattr(parallel_scan, "cores", lambda: count)
-    monkeypatch.setattr(threads, "PART_BYTES_MIN", 1)
+    monkeypatch.setattr(threads, "LARGE_BYTES", 1)
     expected = answers(listing)
     grow()
     assert answers(listing) == expected

@@ -13,7 +13,7 @@ from coterie.log.folders import find_segments
 from support.commandline import coterie_ok
 from support.golden_data import cases, lines_of, log, records, segments, wide
 from support.insight.models import question_rows
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 SUMS = ("superseded", "free", "held_transaction", "held_active")
@@ -282,17 +282,17 @@ def counts(rows, *names):
     }
 
 
-def rows_in_parts(folder, parameters, **options):
-    """Growth of the log as one, and the same of its two segments in parts."""
+def rows_in_pieces(folder, parameters, **options):
+    """Growth of the log as one, and the same batch by batch."""
     (segments,) = find_segments([folder]).partitions().values()
     rows = list(growth.rows(PartitionView(0, segments, **options), parameters))
-    assert answer_in_parts(segments, [1], growth, parameters, options) == rows
+    assert answer_in_pieces(segments, growth, parameters, options) == rows
     return rows
 
 
 def test_each_kind_of_record_has_its_own_sums(tmp_path):
     folder, sizes = log_of_each_kind(tmp_path)
-    rows = rows_in_parts(folder, growth.Parameters())
+    rows = rows_in_pieces(folder, growth.Parameters())
     names = ("records", "tombstones", "requests", "keys", "superseded_records")
     assert counts(rows, *names, "first_timestamp", "last_timestamp", "interval_ms") == {
         ("g", "t", "commits", None): (5, 1, 3, 2, 3, 200, 800, 300),
@@ -312,7 +312,7 @@ def test_each_kind_of_record_has_its_own_sums(tmp_path):
 
 def test_records_of_before_the_requested_time_supersede_and_are_not_counted(tmp_path):
     folder, _ = log_of_each_kind(tmp_path)
-    rows = rows_in_parts(folder, growth.Parameters(), since_ms=410)
+    rows = rows_in_pieces(folder, growth.Parameters(), since_ms=410)
     names = ("records", "requests", "keys", "superseded_records", "first_timestamp", "interval_ms")
     assert counts(rows, *names) == {
         ("g", "t", "commits", None): (3, 2, 2, 1, 410, 390),
@@ -324,7 +324,7 @@ def test_records_of_before_the_requested_time_supersede_and_are_not_counted(tmp_
 
 def test_over_time_each_span_has_its_own_records_the_most_bytes_first(tmp_path):
     folder, _ = log_of_each_kind(tmp_path)
-    rows = rows_in_parts(folder, growth.Parameters(every_ms=400))
+    rows = rows_in_pieces(folder, growth.Parameters(every_ms=400))
     assert [row["time"] for row in rows] == [0, 0, 0, 400, 400, 400, 400, 800, 800]
     for time in (0, 400, 800):
         of_span = [row["bytes"] for row in rows if row["time"] == time]

@@ -1,4 +1,4 @@
-"""What is counted by key, against dictionaries; how a log is shared among readers."""
+"""What is counted by key, against dictionaries."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from coterie.insight.offsets import jumps
 from coterie.insight.offsets.occurrences import OCCURRENCE, Occurrences
-from coterie.insight.records import log_parts, threads
 from coterie.insight.records.key_index import Table, rows_by_key
 from coterie.insight.records.record_columns import is_before
-from coterie.log.folders import Segment
 from support.examples import examples
 
 PLACES = st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(0, 50), st.integers(0, 50))
@@ -36,19 +34,15 @@ def occurrence(number, count, low, more):
 
 
 @settings(max_examples=examples(100))
-@given(st.lists(PLACES, min_size=1, max_size=12), st.integers(0, 12), st.integers(0, 12))
-def test_what_happens_to_a_key_again_is_summed_up_in_any_order_and_over_parts(places, cut, other):
+@given(st.lists(PLACES, min_size=1, max_size=12), st.integers(0, 12))
+def test_what_happens_to_a_key_again_is_summed_up_in_any_order(places, cut):
     rows = [(key, occurrence(number, *rest)) for number, (key, *rest) in enumerate(places)]
-    parts = Occurrences(), Occurrences()
-    for which, part in enumerate(parts):
-        part.fit(4)
-        of_part = rows[cut:] if which else rows[:cut]
-        for some in (of_part[other:], of_part[:other]):
-            columns = {name: column([row[name] for _, row in some]) for name in OCCURRENCE}
-            # Keys of the second part have other numbers there.
-            part.put(column([3 - key if which else key for key, _ in some]), columns)
-    parts[0].absorb(parts[1], column([3, 2, 1, 0]))
-    found = {one.key: one._asdict() for one in parts[0]}
+    occurrences = Occurrences()
+    occurrences.fit(4)
+    for some in (rows[cut:], rows[:cut]):
+        columns = {name: column([row[name] for _, row in some]) for name in OCCURRENCE}
+        occurrences.put(column([key for key, _ in some]), columns)
+    found = {one.key: one._asdict() for one in occurrences}
     assert sorted(found) == sorted({key for key, _ in rows})
     for key, actual in found.items():
         own = [row for at, row in rows if at == key]
@@ -95,70 +89,6 @@ def test_a_table_that_grows_keeps_its_rows_and_fills_the_others():
         table["at"][1] += 2
     assert table["at"].tolist() == [-1, 7, *[-1] * 48]
     assert table["seen"].all()
-    other = Table(at=(np.int64, 9), seen=(np.bool_, False))
-    other.fit(2)
-    table.put_rows(other, column([1]), column([40]))
-    assert (table["at"][40], table["seen"].sum()) == (9, 49)
-
-
-# ---- a log that is shared
-
-
-def sizes_of(split, sizes, *how):
-    segments = [Segment(f"/{at}", 0, at, size, None) for at, size in enumerate(sizes)]
-    parts = split(segments, *how)
-    assert [segment for part in parts for segment in part] == segments
-    return [[segment.size for segment in part] for part in parts]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "count", "parts"),
-    [
-        ([10] * 6, 3, [[10, 10], [10, 10], [10, 10]]),
-        ([10] * 6, 1, [[10] * 6]),
-        ([10, 20, 30], 2, [[10, 20], [30]]),
-        ([1, 1, 1, 97], 2, [[1, 1, 1], [97]]),
-        ([97, 1, 1, 1], 2, [[97], [1, 1, 1]]),
-        ([10, 10, 0], 2, [[10], [10, 0]]),
-        ([0, 0], 2, [[0, 0]]),
-        ([], 2, []),
-    ],
-)
-def test_threads_share_segments_by_where_the_middle_of_each_lies(sizes, count, parts):
-    assert sizes_of(threads.parts_of, sizes, count) == parts
-
-
-@pytest.mark.parametrize(
-    ("sizes", "part_bytes", "parts"),
-    [
-        ([4, 6, 3, 3, 4, 1], 10, [[4, 6], [3, 3, 4], [1]]),
-        ([10, 9, 1, 20], 10, [[10], [9, 1], [20]]),
-        ([9], 10, [[9]]),
-        ([], 10, []),
-    ],
-)
-def test_processes_share_runs_of_at_least_so_many_bytes(sizes, part_bytes, parts):
-    assert sizes_of(log_parts.parts_of, sizes, part_bytes) == parts
-
-
-@pytest.mark.parametrize(
-    ("size", "whole", "count", "parts"),
-    [
-        (19, 19, 2, 1),  # two parts would be smaller than is worth it
-        (20, 20, 2, 2),
-        (20, 80, 2, 1),  # no more than a thread's share of the log
-        (21, 80, 2, 2),
-        (35, 35, 4, 3),  # a fourth part would make all too small
-        (200, 200, 2, 2),
-        (201, 201, 2, 4),  # each thread reads twice
-    ],
-)
-def test_a_partition_is_cut_if_it_exceeds_a_share_and_its_parts_pay_off(
-    monkeypatch, size, whole, count, parts
-):
-    monkeypatch.setattr(threads, "PART_BYTES", 100)
-    monkeypatch.setattr(threads, "PART_BYTES_MIN", 10)
-    assert threads.part_count(size, whole, count) == parts
 
 
 # ---- times from 0 on

@@ -9,8 +9,9 @@ from coterie.insight.questions import lag
 from coterie.insight.questions.lag import CompleteRange, EndSamples
 from coterie.insight.records.partition_view import PartitionView, read_partitions
 from coterie.log.folders import find_segments
+from coterie.log.set_back import SetBack
 from support.insight.lives import commit, life, member, written
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, marker
 
 
@@ -191,12 +192,13 @@ def test_ends_without_a_time_are_of_the_requested_one_or_of_the_end(timed, at_ms
     ],
 )
 def test_a_transaction_with_two_records_of_a_key_shows_the_last_that_is_in_effect(
-    first_ms, second, seen, tmp_path
+    first_ms, second, seen, tmp_path, monkeypatch
 ):
     """A tombstone in a transaction has no effect, so what the one before set is seen again.
 
-    Parts of a log go by the records' own times, and a record may have a later one than its marker.
+    By the records' own times: a record may have a later one than its marker.
     """
+    monkeypatch.setattr(lag.SetBack, "of", lambda segments, read: SetBack())
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
 
@@ -215,5 +217,5 @@ def test_a_transaction_with_two_records_of_a_key_shows_the_last_that_is_in_effec
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
     ends = EndOffsets(True, {("t", 0): (Sample(15, 99), Sample(25, 99))})
     (segments,) = find_segments([folder]).partitions().values()
-    rows = answer_in_parts(segments, [], lag, lag.Parameters(ends, log_until_ms=30), {})
+    rows = answer_in_pieces(segments, lag, lag.Parameters(ends, log_until_ms=30), {})
     assert [row["offset"] for row in rows] == seen

@@ -11,39 +11,34 @@ from support.examples import examples
 
 NO_GROUP = 3  # the key of a group that has no events
 SPANS = 30  # of each group
-# A commit (key, time, whether it is a tombstone), an event of a group, or where something begins.
+# A commit (key, time, whether it is a tombstone), an event of a group, or where a piece begins.
 STEPS = st.lists(
     st.tuples(st.integers(0, NO_GROUP), st.integers(-1, 40), st.booleans())
     | st.integers(0, 1)
-    | st.sampled_from(["piece", "part"]),
+    | st.just("piece"),
     max_size=SPANS - 1,
 )
 
 
 def pieces_of(steps):
-    """The records of each piece of each part: span, key, time, whether it is a tombstone."""
-    spans, parts = [0, SPANS], [[[]]]
+    """The records of each piece: span, key, time, whether it is a tombstone."""
+    spans, pieces = [0, SPANS], [[]]
     for step in steps:
-        if step == "part":
-            parts.append([[]])
-        elif step == "piece":
-            parts[-1].append([])
+        if step == "piece":
+            pieces.append([])
         elif isinstance(step, int):
             spans[step] += 1
         else:
             span = -1 if step[0] == NO_GROUP else spans[step[0] % 2]
-            parts[-1][-1].append((span, *step))
-    return parts
+            pieces[-1].append((span, *step))
+    return pieces
 
 
-def taken(part, numbers):
-    """The last commits of a part, whose keys have other numbers."""
+def taken(pieces):
     commits = LastCommits()
-    for piece in part:
+    for piece in pieces:
         span, key, times, gone = np.array(piece, np.int64).reshape(-1, 4).T
-        records = SimpleNamespace(
-            key=np.array(numbers, np.int64)[key], timestamp=times, tombstone=gone.astype(np.bool_)
-        )
+        records = SimpleNamespace(key=key, timestamp=times, tombstone=gone.astype(np.bool_))
         commits.take(records, span.astype(np.int32), NO_GROUP + 1)
     return commits
 
@@ -61,24 +56,15 @@ def taken(part, numbers):
     ]
 )
 @example([(0, 9, False), "piece", (0, 5, False), (1, 7, False), "piece", (0, 3, False)])
-@example([(0, 9, False), "part", (2, 7, False), 0, (0, 5, False), "part", (0, 8, True), 0])
-def test_the_last_commit_of_a_span_is_that_of_each_part_in_order(steps):
-    """Of several parts, the latest."""
-    first, *later = pieces_of(steps)
-    whole = taken(first, range(NO_GROUP + 1))
-    for part in later:
-        numbers = [2, 0, 3, 1]  # of the whole's keys in the part
-        whole.absorb(taken(part, numbers), np.argsort(numbers))
-    expected = {}
-    for part in (first, *later):
-        last = {
-            (span, key): ms
-            for piece in part
-            for span, key, ms, gone in piece
-            if span >= 0 and ms >= 0 and not gone
-        }
-        for place, ms in last.items():
-            expected[place] = max(ms, expected.get(place, 0))
+def test_the_last_commit_of_a_span_is_the_last_in_the_log(steps):
+    pieces = pieces_of(steps)
+    whole = taken(pieces)
+    expected = {
+        (span, key): ms
+        for piece in pieces
+        for span, key, ms, gone in piece
+        if span >= 0 and ms >= 0 and not gone
+    }
     entries = np.array([(0, key) for key in range(4)], [("topic", "i4"), ("partition", "i4")])
     times = whole.by_span(SimpleNamespace(entries=entries, topic_names=["t"]))
     found = {

@@ -6,7 +6,7 @@ from coterie.insight.questions import audit, metrics
 from coterie.insight.records.partition_view import PartitionView, read_partitions
 from coterie.log.folders import find_segments
 from support.insight.lives import commit, life, member
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, marker
 
 S = 1_795_000_000_000  # a slice of ten seconds begins
@@ -14,7 +14,7 @@ HOUR = 3_600_000
 
 
 def rows_of(folder, kind, batches, **thresholds):
-    """The findings of a kind; each batch is a segment, and a log in parts has the same findings."""
+    """The findings of a kind; each batch is a segment, the same batch by batch."""
     place = folder / "__consumer_offsets-0"
     place.mkdir(parents=True)
     offset = 0
@@ -26,8 +26,7 @@ def rows_of(folder, kind, batches, **thresholds):
     (segments,) = find_segments([place]).partitions().values()
     parameters = audit.Parameters(only=(kind,), **thresholds)
     rows = list(audit.rows(PartitionView(0, segments), parameters))
-    for cuts in ({len(segments) // 2, len(segments) - 1}, {min(8, len(segments) - 1)}):
-        assert answer_in_parts(segments, cuts, audit, parameters, {}) == rows
+    assert answer_in_pieces(segments, audit, parameters, {}) == rows
     return rows
 
 

@@ -17,7 +17,7 @@ from coterie.log.folders import find_segments
 from support.examples import examples
 from support.insight import loss_model
 from support.insight.loss_model import STEPS, Life
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.insight.transaction_logs import write
 
 STALL_MS = 300
@@ -119,8 +119,8 @@ def test_records_are_skipped_from_the_highest_offset_before_to_the_lowest_since(
 
 
 @settings(max_examples=examples(80))
-@given(steps=STEPS, data=st.data())
-def test_a_log_in_parts_has_the_findings_of_the_log_as_one(steps, data):
+@given(steps=STEPS)
+def test_a_log_in_pieces_has_the_findings_of_the_log_as_one(steps):
     written = Life(steps)
     parameters = audit.Parameters(
         only=("skip", "rewind", "stall", "open_transaction"),
@@ -130,7 +130,5 @@ def test_a_log_in_parts_has_the_findings_of_the_log_as_one(steps, data):
     )
     with tempfile.TemporaryDirectory() as home:
         segments = segments_of(written, Path(home))
-        cuts = data.draw(st.sets(st.integers(1, len(segments) - 1) if segments[1:] else st.just(1)))
-        cuts = {cut for cut in cuts if cut < len(segments)}
         expected = list(audit.rows(PartitionView(0, segments), parameters))
-        assert answer_in_parts(segments, cuts, audit, parameters, {}) == expected
+        assert answer_in_pieces(segments, audit, parameters, {}) == expected

@@ -24,7 +24,7 @@ from coterie.insight.questions.server_log_lines import SERVER, BrokerLogLine
 from coterie.insight.questions.server_log_phrases import LOADED
 from coterie.insight.records import log_reader
 from coterie.log.folders import find_segments
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, commit, group_key, group_value
 
 
@@ -41,7 +41,7 @@ T0 = 1_795_000_000_123
 def reported(folder, records, *, epochs=None, loads=(), cut=None):
     """The outages of a log with one batch a record, as (event, from, until, duration, cause).
 
-    ``cut``: the number of the batch with which the second of two parts begins.
+    ``cut``: the number of the batch with which the second of two segments begins.
     """
     folder = folder / "__consumer_offsets-0"
     folder.mkdir(parents=True)
@@ -58,7 +58,7 @@ def reported(folder, records, *, epochs=None, loads=(), cut=None):
     parameters = explain.Parameters(broker_log_lines=lines)
     return [
         (row["event"], row["timestamp"], row["until"], row["duration_ms"], row["cause"])
-        for row in answer_in_parts(segments, [] if cut is None else [1], explain, parameters, {})
+        for row in answer_in_pieces(segments, explain, parameters, {})
         if row["event"] in ("silence", "coordinator_change") and row["group_id"] == "g1"
     ]
 
@@ -176,7 +176,7 @@ def test_the_longest_pause_before_the_last_20_batches_decides_how_long_a_silence
 )
 def test_the_records_of_an_outage_are_whole_if_compaction_ended_before_it(since_ms, is_whole):
     """Twelve batches 10 ms apart, then a batch of three seconds with another leader epoch."""
-    detector = OutageDetector(since_ms, (), in_parts=False)
+    detector = OutageDetector(since_ms, ())
     kinds = {"records": int, "until_ms": np.int64, "from_ms": np.int64, "leader_epoch": int,
              "group": int, "log_offset": int, "position": int}  # fmt: skip
     rows = [(1, T0 - 80 + 10 * at, T0 - 80 + 10 * at, 4, 0, 70 + at, 900 + at) for at in range(12)]

@@ -13,7 +13,6 @@ from coterie.insight.question_engine import QuestionRequest, missing_groups
 from coterie.insight.questions import expire, metrics
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.group_replay import GroupReplay
-from coterie.insight.records.log_parts import aggregate_factory, record_filters_of, states_of
 from coterie.insight.records.partition_view import PartitionView, RecordFilter, log_of
 from coterie.insight.records.record_columns import is_early
 from coterie.log.clock import Begin
@@ -137,9 +136,8 @@ def test_another_view_of_the_partition_has_its_log_and_requested_time(five):
     assert whole.group_ids == ["a", "c", "\uffff"]  # `b` came later
     assert view.whole() is whole
     assert whole.whole() is whole
-    view.cut = "cut"
     later = view.of(RecordFilter(frozenset({"b"}), None))
-    assert (later.groups, later.at_ms, later.cut) == (frozenset({"b"}), None, "cut")
+    assert (later.groups, later.at_ms) == (frozenset({"b"}), None)
     assert view.of(view.record_filter) is view
 
 
@@ -178,34 +176,6 @@ def test_what_metrics_count_since_is_known_before_the_log_is_read(five):
     view = view_of(five, since_ms=SINCE_MS, read=read)
     tracked = view.record_filter._replace(tracking=Tracking(SINCE_MS))
     assert metrics.states(view, metrics.Parameters()) == (tracked,)
-
-
-def test_a_question_may_need_all_groups_all_times_and_its_own_states():
-    view = PartitionView(0, (), frozenset("g"), AT_MS)
-    own, all_groups, all_times = view.record_filter, RecordFilter(None, AT_MS), RecordFilter(
-        frozenset("g"), None
-    )  # fmt: skip
-    tracked = own._replace(tracking="tracks")
-    states = (tracked, all_groups, tracked)
-    reads, of_states = {"aggregates": None}, {"states": lambda view, parameters: parameters}
-    for question, parameters, expected in (
-        (reads, None, [own, all_groups, all_times]),
-        (reads | of_states, (), [own, all_groups, all_times]),
-        (reads | of_states, states, [tracked, all_groups, all_times]),  # serves for both
-    ):
-        found = record_filters_of(view, SimpleNamespace(**question), parameters)
-        assert sorted(found, key=str) == sorted(expected, key=str)
-        assert states_of(view, SimpleNamespace(**question), parameters) == (
-            parameters if "states" in question else ()
-        )
-
-
-@pytest.mark.parametrize(
-    ("has", "factory"), [({"aggregates"}, dict), ({"aggregates", "states"}, dict), (set(), None)]
-)
-def test_a_question_can_be_answered_from_parts_by_its_aggregates(has, factory):
-    question = SimpleNamespace(**dict.fromkeys(has, dict))
-    assert aggregate_factory(question) is factory
 
 
 # ---- members as of a record
@@ -315,7 +285,7 @@ def test_members_of_a_deleted_consumer_group_are_not_in_the_next_one():
 # ---- records of groups
 
 
-def test_records_of_groups_come_back_as_they_were_also_empty_and_absorbed_ones():
+def test_records_of_groups_come_back_as_they_were_also_empty_ones():
     records = [
         GroupRecord("a", 1, T0, 2, b"key", b"value", "f", 3),
         GroupRecord("b", 2, -1, 5, b"k", None, "f", 8),
@@ -331,13 +301,6 @@ def test_records_of_groups_come_back_as_they_were_also_empty_and_absorbed_ones()
         "a": [records[0], records[2]], "b": [records[1]], "c": [records[3]],
     }  # fmt: skip
     assert list(whole.by_group()) == ["a", "b", "c"]
-    first, later = GroupRecords(records[:2]), GroupRecords(records[2:])
-    first.absorb(later)
-    first.append(records[0])
-    assert list(first) == [*records, records[0]]
-    assert b"".join(first.chunks()) == b"".join(
-        one.key + (one.value or b"") for one in [*records, records[0]]
-    )
 
 
 def test_a_record_of_a_group_is_appended_behind_the_others_whatever_was_read_last():

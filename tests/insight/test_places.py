@@ -11,7 +11,6 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
 from support.insight.lives import commit, life, member
-from support.insight.partition_parts import answer_in_parts
 from support.log_writer import batch, commit_key, commit_value
 
 S = 1_795_000_000_000
@@ -77,15 +76,13 @@ def offsets():
     return found
 
 
-@pytest.fixture(params=["at once", "batch by batch", "in parts"])
+@pytest.fixture(params=["at once", "batch by batch"])
 def rows_of(request, segments, monkeypatch):
     """Ask a question of the log, which is read in one of these ways."""
     if request.param == "batch by batch":
         monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
 
     def ask(question, parameters):
-        if request.param == "in parts":
-            return answer_in_parts(segments, {3, 5, 9}, question, parameters, {})
         return list(question.rows(PartitionView(0, segments), parameters))
 
     return ask

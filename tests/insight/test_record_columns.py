@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from coterie._core.fold.record_scan import RecordScan
-from coterie.insight.records import group_log, log_reader
+from coterie.insight.records import log_reader
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.commit_requests import RequestBatches
-from coterie.insight.records.cut import Cancellation, size_of
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.log_reader import End, SurveyedLog
 from coterie.insight.records.record_columns import ABORTED, COMMITTED, PENDING, RecordColumns
-from coterie.insight.records.threads import each_partition
+from coterie.insight.records.threads import Cancellation, each_partition
 from coterie.log.folders import Segment, find_segments
+from coterie.state.parallel_scan import whole
 from coterie.state.partial import ScanOptions
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 
@@ -60,6 +60,26 @@ def test_a_row_is_a_commit_its_tombstone_or_another_record_in_a_transaction_or_n
     assert [outcomes[at] for at in (3, 6, 8)] == [COMMITTED, ABORTED, PENDING]
 
 
+def test_a_scan_that_went_back_reads_what_follows_as_if_for_the_first_time():
+    head, tail = (
+        b"".join(batch(at, [commit(T0 + at, 5 + at, partition=at % count)]) for at in range(*some))
+        for some, count in (((0, 4), 2), ((4, 9), 3))
+    )
+    scan = RecordScan()
+    scan.scan(head)
+    state = scan.keys(), scan.number
+    scan.scan(tail)
+    assert len(scan.keys()) == 3
+    scan.go_back(*state)
+    (again, _), fresh = scan.scan(tail), RecordScan()
+    fresh.scan(head)
+    expected, _ = fresh.scan(tail)
+    for name, column in expected.items():
+        assert np.array_equal(again[name], column), name
+    with pytest.raises(ValueError, match="an earlier state"):
+        RecordScan().go_back(*state)
+
+
 def test_one_batch_of_several_requests_anywhere_shows_that_batches_are_no_requests():
     def pieces(*mixed):
         found = RequestBatches()
@@ -73,12 +93,6 @@ def test_one_batch_of_several_requests_anywhere_shows_that_batches_are_no_reques
         ([plain, mixed], False),
     ):  # fmt: skip
         assert pieces(*order).one_request_each is expected
-    for one, other, expected in (
-        ([plain], [plain], True), ([mixed], [plain], False), ([plain], [mixed], False),
-    ):  # fmt: skip
-        whole = pieces(*one)
-        whole.absorb(pieces(*other))
-        assert whole.one_request_each is expected
 
 
 def test_aggregates_together_take_the_columns_of_each_or_all():
@@ -92,32 +106,14 @@ def test_aggregates_together_take_the_columns_of_each_or_all():
     assert columns_of([]) == frozenset()
 
 
-def test_a_reading_that_is_cancelled_reads_nothing_more_and_yields_no_further_piece(tmp_path):
+def test_a_reading_that_is_cancelled_reads_nothing_more(tmp_path):
     path = tmp_path / "0.log"
     path.write_bytes(b"0123456789")
-    segments = [Segment(str(path), 0, 0, 10, None), Segment(str(path), 0, 10, 7, None)]
-    assert size_of(segments) == 17
-    reading = Cancellation()
-    assert bytes(reading.read(segments[0])) == b"0123456789"
-    pieces = reading.until_cancelled(iter("abc"))
-    assert [next(pieces), next(pieces)] == ["a", "b"]
+    segment, reading = Segment(str(path), 0, 0, 10, None), Cancellation()
+    assert bytes(reading.read(segment)) == b"0123456789"
     reading.cancel()
-    assert list(pieces) == []
     with pytest.raises(CancelledError):
-        reading.read(segments[0])
-
-
-def test_records_of_groups_are_sent_in_chunks_that_join_to_the_same_bytes(monkeypatch):
-    monkeypatch.setattr(group_log, "CHUNK_BYTES", 7)
-    records = GroupRecords(
-        GroupRecord("g", at, T0, 2, b"key", bytes([65 + at]) * size, "f", 3)
-        for at, size in enumerate((2, 9, 0))
-    )
-    chunks = list(records.chunks())
-    assert [len(chunk) for chunk in chunks] == [7, 7, 6]
-    assert b"".join(chunks) == b"keyAAkeyBBBBBBBBBkey"
-    assert list(GroupRecords().chunks()) == []
-    assert GroupRecords() not in (5, None)
+        reading.read(segment)
 
 
 def test_bytes_of_records_are_there_until_the_last_log_that_shares_them_is_gone():
@@ -154,7 +150,7 @@ def test_one_thread_reads_a_log_partition_by_partition_with_its_progress(tmp_pat
 
 
 def test_a_surveyed_log_knows_which_pieces_wait_for_which_markers(tmp_path, monkeypatch):
-    """Pieces of one batch: some are dropped, then the next part of the log ends what was open."""
+    """Pieces of one batch: some are dropped, then the next segment ends what was open."""
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
 
     def opened(offset, producer):
@@ -181,18 +177,13 @@ def test_a_surveyed_log_knows_which_pieces_wait_for_which_markers(tmp_path, monk
     assert log.decided_count == 0
     log.drop_pieces(1, 1)  # the piece of the first marker
     assert log.tails == [first, {}, {}, {}]
-    log.absorb(surveyed(7, opened(7, 6), ended(8, 5, False), ended(9, 6, True), opened(10, 8)))
+    later = b"".join([opened(7, 6), ended(8, 5, False), ended(9, 6, True), opened(10, 8)])
+    path = tmp_path / f"{7:020}.log"
+    path.write_bytes(later)
+    log.extend([whole(Segment(str(path), 0, 7, len(later), None))])
     assert log.tails == [
         first | {6: of_6}, {6: of_6}, {5: of_5, 6: of_6}, {5: of_5, 6: of_6},
-        {6: of_6}, {6: of_6}, {}, {},
+        {5: of_5, 6: of_6}, {6: of_6}, {}, {},
     ]  # fmt: skip
     assert (log.count, log.undecided, log.decided_count) == (11, 10, 7)
-    contexts = log.reading_contexts()
-    assert [(one.number, one.tails) for one in contexts] == [
-        (0, log.tails[:4]), (7, log.tails[4:]),
-    ]  # fmt: skip
-    names = [str(tmp_path / f"{begin:020}.log") for begin in (0, 7)]
-    assert [one.files for one in contexts] == [names, names]
-    assert not any(one.check_crc for one in contexts)
-    assert log.reading_context()[:3] == (0, names, log.tails)
     assert surveyed(20).undecided is None

@@ -5,16 +5,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.removals import MOMENT_MS, removals_of
 from coterie.insight.records import log_reader
-from coterie.insight.records.aggregates import run_aggregates
+from coterie.insight.records.aggregates import feed, run_aggregates
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
-from coterie.state.partial import ScanOptions
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, log
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
@@ -117,24 +116,9 @@ def test_removals_are_those_of_the_records_one_by_one(steps, tmp_path_factory):
     }
 
 
-@given(steps=STEPS, rolls=st.sets(st.integers(1, 29), max_size=5))
-def test_removals_over_any_seams_are_those_of_the_log_as_one(steps, rolls, tmp_path_factory):
-    rolls = {number for number in rolls if number < len(steps)}
-    listing = written(tmp_path_factory.mktemp("removals"), steps, rolls)
-    whole = PartitionView(0, listing.segments)
-    merged = KeyRemovals()
-    for segment, context in zip(listing.segments, contexts(listing), strict=True):
-        part = KeyRemovals()
-        pieces = log_reader.read_pieces([segment], whole.record_filter.options, context)
-        log_reader.feed(pieces, [part])
-        merged.absorb(part)
-    assert in_model_form(removals_of(merged)) == modelled(steps)
-
-
-@pytest.mark.parametrize("in_parts", [False, True])
 @pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
 def test_a_removal_has_all_of_the_commit_before_it_wherever_that_is_read(
-    piece_bytes, in_parts, tmp_path, monkeypatch
+    piece_bytes, tmp_path, monkeypatch
 ):
     """The time in a commit's value is when the request came, the record's when it was written."""
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", piece_bytes)
@@ -151,14 +135,9 @@ def test_a_removal_has_all_of_the_commit_before_it_wherever_that_is_read(
         (-1, keys[1], None),
     ]
     data = [batch(offset, [record]) for offset, record in enumerate(records)]
-    for offset, one in enumerate(data if in_parts else [b"".join(data)]):
-        (place / f"{offset:020}.log").write_bytes(one)
-    listing = find_segments([place])
+    (place / f"{0:020}.log").write_bytes(b"".join(data))
     removed = KeyRemovals()
-    for segment, context in zip(listing.segments, contexts(listing), strict=True):
-        part = KeyRemovals()
-        log_reader.feed(log_reader.read_pieces([segment], ScanOptions(), context), [part])
-        removed.absorb(part)
+    feed(PartitionView(0, find_segments([place]).segments).pieces(), [removed])
     found = [
         (one.key[2], one.offset, one.commit_log_offset, one.commit_ms, one.committed_ms,
          one.removed_ms, one.resumed and one.resumed.offset)
@@ -194,6 +173,10 @@ def batch_of(at, producer, what, partition):
     return batch(at, [(FIRST_MS + at, key, value)], **(inside if producer else {}))
 
 
+@example(  # two tombstones in the second piece
+    steps=[(1, "commit", 1), (0, "commit", 0), (0, "tombstone", 1), (0, "tombstone", 1)],
+    rolls=set(),
+)
 @given(
     steps=st.lists(
         st.tuples(
@@ -201,37 +184,25 @@ def batch_of(at, producer, what, partition):
         ),
         max_size=20,
     ),
-    seams=st.sets(st.integers(1, 19), max_size=4),
+    rolls=st.sets(st.integers(1, 19), max_size=4),
 )
 def test_a_removal_knows_the_transactions_that_had_committed_its_offset(
-    steps, seams, tmp_path_factory
+    steps, rolls, tmp_path_factory
 ):
     place = tmp_path_factory.mktemp("removals") / "__consumer_offsets-0"
     place.mkdir()
     batches = [batch_of(at, *step) for at, step in enumerate(steps)]
-    for begin, end in pairwise([0, *sorted(at for at in seams if at < len(steps)), len(steps)]):
+    for begin, end in pairwise([0, *sorted(at for at in rolls if at < len(steps)), len(steps)]):
         (place / f"{begin:020}.log").write_bytes(b"".join(batches[begin:end]))
-    listing = find_segments([place])
     removed = KeyRemovals()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_reader, "READ_PIECE_BYTES", 150)  # two batches
-        for segment, context in zip(listing.segments, contexts(listing), strict=True):
-            part = KeyRemovals()
-            log_reader.feed(log_reader.read_pieces([segment], ScanOptions(), context), [part])
-            removed.absorb(part)
+        feed(PartitionView(0, find_segments([place]).segments).pieces(), [removed])
     expected = pending_in_model(steps)
     found = {row.tombstone.log_offset: row.pending for row in removed.rows()}
     assert found == {at: expected[at] for at in found}
     in_transactions = any(producer and what == "commit" for producer, what, _ in steps)
     assert removed.groups_with_transactions() == ({"g"} if in_transactions else set())
-
-
-def contexts(listing):
-    """What the second reading of each segment needs to know of the log."""
-    surveyed = log_reader.SurveyedLog((), PartitionView(0, ()).record_filter.options)
-    for segment in listing.segments:
-        surveyed.absorb(log_reader.SurveyedLog([segment], surveyed.options))
-    return surveyed.reading_contexts()
 
 
 def rows_of(*args):

@@ -1,13 +1,9 @@
 """The number of threads that read a log does not change an answer."""
 
 import tempfile
-import weakref
-from collections import defaultdict
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -19,10 +15,8 @@ from coterie.insight.question_engine import QuestionRequest, find_question
 from coterie.insight.questions import expire, explain, group_names, growth, metrics
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
-from coterie.insight.records.aggregates import run_aggregates
-from coterie.insight.records.cut import Cancellation, CutPartition
-from coterie.insight.records.partition_view import RecordFilter, read_partitions
-from coterie.log.folders import find_segments, read_segment
+from coterie.insight.records.partition_view import read_partitions
+from coterie.log.folders import find_segments
 from coterie.report.gather import gather, look
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
@@ -42,11 +36,10 @@ CASES = ("transactions", "kip848", "old-formats", "compacted")
 
 @pytest.fixture(autouse=True, scope="module")
 def small_is_large():
-    """Let threads share any log, and cut its partitions into more parts than there are threads."""
+    """Let threads share any log."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parallel_scan, "cores", lambda: THREADS)
-        patch.setattr(threads, "PART_BYTES_MIN", 1)
-        patch.setattr(threads, "PART_BYTES", 300)
+        patch.setattr(threads, "LARGE_BYTES", 1)
         yield
 
 
@@ -124,76 +117,15 @@ class Told(Silent):
     ("question", "parameters"),
     [("growth", Parameters()), ("group_names", group_names.Parameters())],
 )
-def test_progress_comes_with_the_parts_and_ends_with_the_log(question, parameters, tmp_path):
+def test_progress_of_a_partition_comes_with_its_segments(question, parameters, tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
-    progress = Told()
-    list(answer(QuestionRequest(question, parameters, [small]), progress))
-    assert sum(progress.read) == progress.whole
-    assert len(progress.read) > len(find_segments([small]).partitions())
-    assert min(progress.read) >= 0
-
-
-class Counted:
-    """An aggregate that counts the parts it has absorbed, and the copies of a partition's
-    aggregate."""
-
-    ALIVE: ClassVar = defaultdict(weakref.WeakSet)
-
-    def __init__(self, partition):
-        self.partition, self.absorbed, self.most = partition, 0, 0
-        self.ALIVE[partition].add(self)
-
-    def __reduce__(self):
-        return Counted, (self.partition,)
-
-    def take(self, records):
-        pass
-
-    def absorb(self, later):
-        self.absorbed += 1
-        self.most = max(self.most, len(self.ALIVE[self.partition]))
-
-
-def test_a_tally_is_let_go_once_it_was_absorbed(tmp_path):
-    small = in_small_segments(log("basic"), tmp_path, 12)
-
-    def most_alive(view):
-        aggregate = Counted(view.number)
-        run_aggregates(view, {"counted": (view.record_filter, aggregate)})
-        return aggregate.absorbed, aggregate.most, view.cut and view.cut.copies
-
-    with threads.each_partition([small], most_alive) as all_found:
-        cut = [found for found in all_found if found[2]]
-    assert max(parts for parts, _, _ in cut) > THREADS + 1
-    assert all(most <= copies for _, most, copies in cut)
-
-
-class AtOnce:
-    """A pool that runs work when it is submitted."""
-
-    def submit(self, work, *arguments):
-        future = Future()
-        future.set_result(work(*arguments))
-        return future
-
-
-def test_the_copies_of_an_aggregate_are_that_of_each_thread_and_the_merged_one(tmp_path):
-    """The first part fills the merged one."""
-    small = in_small_segments(log("transactions"), tmp_path, 12)
-    segments = max(find_segments([small]).partitions().values(), key=len)
-    for count in (1, THREADS, THREADS + 1, THREADS + 4):
-        parts = [(segment,) for segment in segments[:count]]
-        cut = CutPartition(parts, AtOnce(), THREADS, Cancellation(), Silent())
-        surveyed, alive = cut.survey(RecordFilter(None, None).options, read_segment), []
-
-        def made(which=("copies", count), alive=alive):
-            alive.append(len(Counted.ALIVE[which]) + 1)
-            return [Counted(which)]
-
-        merged = made()
-        cut.take_each(surveyed, set(), chain([merged], (made() for _ in parts[1:])), merged)
-        assert merged[0].absorbed == count - 1
-        assert cut.copies == max(alive) == min(count, THREADS + 1)
+    for number, segments in find_segments([small]).partitions().items():
+        progress = Told()
+        folder = Path(segments[0].path).parent
+        list(answer(QuestionRequest(question, parameters, [folder]), progress))
+        assert sum(progress.read) == progress.whole
+        assert len(progress.read) > len(segments), number
+        assert min(progress.read) >= 0
 
 
 def test_what_cannot_be_read_is_reported_after_the_answers_before_it(tmp_path):
@@ -216,12 +148,9 @@ def test_nothing_is_read_once_nobody_wants_it(tmp_path):
         view[-1].read_segment_bytes(view[-1].segments[0])
 
 
-@pytest.mark.parametrize("is_cut", [True, False])
 @pytest.mark.parametrize("case", CASES)
-def test_a_view_can_be_read_as_long_as_the_log_is_read(case, is_cut, tmp_path, monkeypatch):
+def test_a_view_can_be_read_as_long_as_the_log_is_read(case, tmp_path, monkeypatch):
     """Also after all others: `expire` without a time begins with the newest of all."""
-    if not is_cut:
-        monkeypatch.setattr(threads, "part_count", lambda *sizes: 1)
     small = in_small_segments(log(case), tmp_path, 7)
     asked = [
         QuestionRequest("expire", expire.Parameters(retention_ms=ms), [small], groups)
@@ -232,19 +161,6 @@ def test_a_view_can_be_read_as_long_as_the_log_is_read(case, is_cut, tmp_path, m
     assert any(part.rows for part in answers[0])
     monkeypatch.setattr(parallel_scan, "cores", lambda: 1)
     assert answers == [list(answer(request, Silent())) for request in asked]
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 100])
-def test_parts_are_about_even_and_in_order(count, tmp_path):
-    small = in_small_segments(log("basic"), tmp_path, 12)
-    segments = max(find_segments([small]).partitions().values(), key=len)
-    parts = threads.parts_of(segments, count)
-    assert [segment for part in parts for segment in part] == list(segments)
-    assert len(parts) <= count
-    assert all(parts)
-    share = sum(segment.size for segment in segments) / count
-    most = max(segment.size for segment in segments)
-    assert max(map(threads.size_of, parts)) <= share + most
 
 
 def test_every_question_can_be_asked(tmp_path):

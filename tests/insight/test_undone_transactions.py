@@ -1,13 +1,11 @@
 """Transactions without effect are counted once each, however the log is cut."""
 
-from itertools import combinations
-
 import pytest
 
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
-from support.insight.partition_parts import answer_in_parts
+from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, commit, each, group_key, group_value, marker
 
 PRODUCER, OTHER = 5, 8
@@ -34,9 +32,7 @@ def rows_of(folder, batches):
         (folder / f"{at:020}.log").write_bytes(written)
     (segments,) = find_segments([folder]).partitions().values()
     yield list(explain.rows(PartitionView(0, segments), explain.Parameters()))
-    for count in (1, 2):
-        for cuts in combinations(range(1, len(segments)), count):
-            yield answer_in_parts(segments, cuts, explain, explain.Parameters(), {})
+    yield answer_in_pieces(segments, explain, explain.Parameters(), {})
 
 
 @pytest.mark.parametrize(

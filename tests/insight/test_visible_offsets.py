@@ -6,7 +6,7 @@ from coterie.insight.offsets import at_times
 from coterie.insight.offsets.at_times import OffsetsAtTimes, SampleTimes
 from coterie.insight.offsets.end_offsets import EndOffsets
 from coterie.insight.records import log_reader
-from coterie.insight.records.log_reader import SurveyedLog, read_pieces
+from coterie.insight.records.log_reader import SurveyedLog
 from coterie.insight.records.partition_view import read_partitions
 from coterie.log.folders import find_segments
 from coterie.log.set_back import SetBack
@@ -24,31 +24,18 @@ def little_at_once(monkeypatch):
     monkeypatch.setattr(at_times, "PRUNE_EVENTS", WAITING)
 
 
-def stored(steps, folder, *, in_parts):
-    """The most events that are stored while a log of one key is read, and the key's last offset.
-
-    Each batch is a segment, which is a part of its own or not.
-    """
+def stored(steps, folder):
+    """The most events that are stored while a log of one key is read, and the key's last offset."""
     write(enumerate(batches_of(steps)), folder)
-    segments = find_segments([folder]).segments
-    runs = [(segment,) for segment in segments] if in_parts else [segments]
-    log = SurveyedLog((), ScanOptions())
-    for run in runs:
-        log.absorb(SurveyedLog(run, log.options))
-    whole, *later = (OffsetsAtTimes(SampleTimes(EndOffsets(False), None), SetBack()) for _ in runs)
-    most = 0
-    for part, run, context in zip([whole, *later], runs, log.reading_contexts(), strict=True):
-        for piece in read_pieces(run, log.options, context, columns=OffsetsAtTimes.COLUMNS):
-            part.take(piece)
-            most = max(most, sum(len(events["key"]) for events in part.events))
-        if part is not whole:
-            whole.absorb(part)
-            most = max(most, sum(len(events["key"]) for events in whole.events))
+    log = SurveyedLog(find_segments([folder]).segments, ScanOptions())
+    whole, most = OffsetsAtTimes(SampleTimes(EndOffsets(False), None), SetBack()), 0
+    for piece in log.pieces(OffsetsAtTimes.COLUMNS):
+        whole.take(piece)
+        most = max(most, sum(len(events["key"]) for events in whole.events))
     (shown,) = whole.by_key().values()
     return most, [offset for offset, _ in shown]
 
 
-@pytest.mark.parametrize("in_parts", [False, True])
 @pytest.mark.parametrize(
     ("steps", "last"),
     [
@@ -59,9 +46,9 @@ def stored(steps, folder, *, in_parts):
     ids=["all in one transaction", "each in a transaction of its own", "plain"],
 )
 def test_of_many_commits_of_a_key_only_those_that_some_time_may_show_are_stored(
-    steps, last, in_parts, tmp_path
+    steps, last, tmp_path
 ):
-    most, shown = stored(steps, tmp_path, in_parts=in_parts)
+    most, shown = stored(steps, tmp_path)
     assert shown == [last]
     assert most <= 2 * WAITING
 

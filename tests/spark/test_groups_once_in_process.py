@@ -3,7 +3,7 @@
 import pytest
 
 import coterie_spark
-from coterie_spark.replay_job import parted, spool
+from coterie_spark.replay_job import spool
 from support import log_writer
 from support.grown_topic import COUNT, GROUP, GROWN_MS, MINUTE, NEWER, OLDER, story, write
 from support.spark_questions import OF_GROWN_TOPIC, arguments_of, rows_here
@@ -36,10 +36,8 @@ def written(folder, numbers):
 
 
 @pytest.mark.parametrize("scheme", ["", "file:"])
-def test_frames_have_the_rows_of_one_process(session, tmp_path, monkeypatch, scheme):
+def test_frames_have_the_rows_of_one_process(session, tmp_path, scheme):
     log = written(tmp_path / "log", ())
-    monkeypatch.setattr(parted, "PART_BYTES_MIN", 1)
-    monkeypatch.setattr(parted, "PART_BYTES", 1)
     for name, parameters in OF_GROWN_TOPIC:
         frame = getattr(coterie_spark, name)(session, f"{scheme}{log}", **arguments_of(parameters))
         rows = [

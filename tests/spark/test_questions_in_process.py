@@ -15,7 +15,7 @@ from coterie.insight.records.partition_view import read_partitions
 from coterie.log.folders import Segment
 from coterie.state.replay_engine import Silent
 from coterie_spark import insight
-from coterie_spark.replay_job import parted, scanning
+from coterie_spark.replay_job import scanning
 from support import log_writer as write
 from support.golden_data import log, records
 from support.segment_cutter import in_small_segments
@@ -48,7 +48,7 @@ def session(monkeypatch, tmp_path):
     ("name", "parameters", "scheme"),
     [(*one, "") for one in OF_TRANSACTIONS + OTHERS] + [(*one, "file:") for one in OF_TRANSACTIONS],
 )
-def test_a_question_gives_the_rows_it_gives_here_whole_and_in_parts(
+def test_a_question_gives_the_rows_it_gives_here(
     session, tmp_path, monkeypatch, name, parameters, scheme
 ):
     monkeypatch.setattr(scanning, "CHUNK_BYTES", 5000)
@@ -56,16 +56,13 @@ def test_a_question_gives_the_rows_it_gives_here_whole_and_in_parts(
     home = tmp_path / "log"
     in_small_segments(log("transactions"), home, 3)
     expected = rows_here(home, name, parameters)
-    for part_bytes in (1 << 30, 1):
-        monkeypatch.setattr(parted, "PART_BYTES_MIN", part_bytes)
-        monkeypatch.setattr(parted, "PART_BYTES", part_bytes)
-        frame = getattr(coterie_spark, name)(session, f"{scheme}{home}", **arguments_of(parameters))
-        assert frame.columns == list(fields_of(find_question(name)))
-        answer = frame.toArrow().to_pylist()
-        rows = sorted(repr(row).replace(f"{scheme}{home}", str(home)) for row in answer)
-        assert rows == expected, part_bytes
-        assert max(map(len, frame.parts())) < len(rows) or len(rows) < 3
+    frame = getattr(coterie_spark, name)(session, f"{scheme}{home}", **arguments_of(parameters))
+    assert frame.columns == list(fields_of(find_question(name)))
+    answer = frame.toArrow().to_pylist()
+    rows = sorted(repr(row).replace(f"{scheme}{home}", str(home)) for row in answer)
+    assert rows == expected
     assert expected
+    assert max(map(len, frame.parts())) < len(rows) or len(rows) < 3
 
 
 def test_a_partition_without_bytes_at_a_url_has_an_answer_too(session, tmp_path):
@@ -97,9 +94,7 @@ def test_each_partition_has_a_task_though_no_file_has_bytes(session):
     assert [table.num_rows for table in found.parts()] == [1] * 5
 
 
-def test_a_part_that_cannot_be_read_is_named(session, tmp_path, monkeypatch):
-    monkeypatch.setattr(parted, "PART_BYTES_MIN", 1)
-    monkeypatch.setattr(parted, "PART_BYTES", 1)
+def test_a_segment_that_cannot_be_read_is_named(session, tmp_path):
     in_small_segments(log("transactions"), tmp_path / "gone", 3)
     frame = coterie_spark.undo(session, tmp_path / "gone", at=RESET_CLI)
     (first, *_) = sorted(tmp_path.glob("gone/*/*.log"))

@@ -10,7 +10,6 @@ from coterie.insight.questions import growth
 from coterie.log.folders import Listing, Segment
 from coterie.state.pickling import pack
 from coterie_spark import designs, insight
-from coterie_spark.replay_job import parted, scanning
 
 pytest.importorskip("pyarrow")
 engine = pytest.importorskip("coterie_spark.replay_job.engine", reason="needs pyspark")
@@ -125,7 +124,7 @@ def test_the_line_of_an_unfit_worker_is_the_first_that_says_so():
     assert closures.unfit_line("at x") == ""
 
 
-# ---- questions, whole and in parts
+# ---- questions
 
 REQUEST = QuestionRequest(
     *("growth", growth.Parameters(), (), frozenset({"g"})), at_ms=9_000, since_ms=4_000
@@ -137,31 +136,9 @@ def test_a_view_has_the_partition_the_groups_and_the_times_of_the_request():
     def read(segment):
         return memoryview(b"")
 
-    query = parted.PartedQuery(LOG, REQUEST, [(0, ()), (1, ()), (1, ())], read)
-    for view in (insight.view_of(LOG, REQUEST, read, 1), query.view(1)):
-        assert (view.number, list(view.segments)) == (5, LOG[1][1])
-        assert (view.groups, view.at_ms, view.since_ms) == (frozenset({"g"}), 9_000, 4_000)
-    assert [query.part_numbers(place) for place in range(2)] == [[0], [1, 2]]
-    assert [number for number, _ in query.part_log] == [3, 5, 5]
-
-
-@pytest.mark.parametrize(
-    ("cores", "sizes", "parts"),
-    [
-        (1, [20] * 6, [2, 2, 2]),  # three tasks for each core
-        (2, [20] * 6, [1] * 6),
-        (4, [4] * 5, [3, 2]),  # none of fewer than the least bytes, but for the last
-        (1, [90] * 5, [1] * 5),  # none that goes on beyond the most
-    ],
-)
-def test_a_part_has_a_share_of_the_bytes_within_bounds(monkeypatch, cores, sizes, parts):
-    monkeypatch.setattr(parted, "PART_BYTES_MIN", 10)
-    monkeypatch.setattr(parted, "PART_BYTES", 80)
-    log = [(3, []), (5, segments(*sizes, partition=5))]
-    query = parted.in_parts(session(cores=cores), log, REQUEST)
-    assert [len(own) for place, own in query.parts if place == 1] == parts
-    assert [own for place, own in query.parts if place == 0] == [()]
-    assert parted.in_parts(session(cores=cores), [(5, segments(5))], REQUEST) is None
+    view = insight.view_of(LOG, REQUEST, read, 1)
+    assert (view.number, list(view.segments)) == (5, LOG[1][1])
+    assert (view.groups, view.at_ms, view.since_ms) == (frozenset({"g"}), 9_000, 4_000)
 
 
 def test_answers_come_in_order_of_the_partition_from_chunks_in_any_order():
@@ -179,34 +156,6 @@ def test_answers_come_in_order_of_the_partition_from_chunks_in_any_order():
 
 def halves(body):
     return body[: len(body) // 2], body[len(body) // 2 :]
-
-
-@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 9])
-def test_bytes_travel_as_numbered_rows_of_bounded_size(monkeypatch, size):
-    monkeypatch.setattr(scanning, "CHUNK_BYTES", 4)
-    whole = bytes(range(size))
-    rows = list(parted.rows_in(parted.body_rows(7, 8, 9, whole)))
-    assert [row[:4] for row in rows] == [(7, 8, 9, chunk) for chunk in range((size + 3) // 4)]
-    assert max(len(row.body) for row in rows) <= 4
-    assert parted.joined_body(rows) == whole
-    assert parted.joined_body([*rows, parted.PartRow(7, 8, 9, 0, None, None)]) == whole
-    failed = parted.rows_in([parted.error_row(7, 8, CoterieError("is gone"))])
-    with pytest.raises(CoterieError, match="is gone"):
-        parted.joined_body(failed)
-
-
-def test_chunks_of_segments_go_into_files_and_all_other_rows_pass():
-    put = []
-    spool = SimpleNamespace(put=lambda *chunk: put.append(chunk))
-    rows = [
-        parted.PartRow(4, parted.SPOOLED + 90, 2, 0, None, b"a"),
-        parted.PartRow(4, parted.SPOOLED, 1, 0, None, None),
-        parted.PartRow(4, parted.WHOLE, 0, 0, None, b"b"),
-        parted.PartRow(4, 0, 0, 0, None, b"c"),
-    ]
-    passed = parted.without_chunks(map(parted.batch_of, rows), spool)
-    assert list(passed) == rows[2:]
-    assert put == [(4, 2, b"a"), (4, 1, b"")]
 
 
 # ---- designs

@@ -429,6 +429,7 @@ CORE_GOOD = {
     "complete.op": lambda core: [*appends_of(core), made_bare()][0],
     "group": MAKERS["GroupMetadata"], "timers_of.group": lambda core: core.group("k"),
     "group.group_id": "k", "fold": a_fold, "absorb.later": a_fold,
+    "go_back.keys": lambda scan: scan.keys(), "go_back.number": 0,
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
     "call_at.function": int, "call_later.function": int, "call_soon.function": int,
     "schedule": Schedule, "future": a_result, "spend.items": 3,

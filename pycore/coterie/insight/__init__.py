@@ -1,7 +1,7 @@
 """Questions about a log, for every engine. Each package uses only those listed before it.
 
 ``fields``, ``tables``  rows for people and programs: their fields, tables, CSV, JSON
-``records``     a partition of the topic: read in pieces, by threads or in parts, as columns;
+``records``     a partition of the topic, read in pieces as columns; several by threads;
                 copies of one log from several brokers, for ``coterie compare``
 ``groups``      metadata records: generations and their causes
 ``offsets``     commits: offsets over time, rewinds, divergence from a live state
@@ -22,7 +22,7 @@ that are not.
 
 ``records.partition_view`` reads a partition; ``records.log_reader`` gives its records as numpy
 columns, a piece of the log at a time. A question computes what it needs from each piece, so memory
-grows with keys and findings, not with records. A question with ``aggregates(view, parameters)`` can
-be answered from parts of a partition (``records.log_parts``). Times in rows are epoch ms; unknown
+grows with keys and findings, not with records. Those of several questions
+with ``aggregates(view, parameters)`` can be filled together. Times in rows are epoch ms; unknown
 values are None.
 """

@@ -16,8 +16,7 @@ from typing import Any, Protocol, cast
 from coterie.base.times import format_time
 from coterie.errors import CoterieError
 from coterie.insight.fields import Fields
-from coterie.insight.records.log_parts import states_of
-from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.insight.records.threads import each_partition
 from coterie.log.clock import Begin, ClockStep, Cut
 from coterie.log.folders import Log
@@ -132,6 +131,14 @@ def find_asker(engine: str) -> Asker:
 def fields_of(question: Question) -> Fields:
     """Return the fields of an answer: the question's own, and ``trusted_from``."""
     return {**question.FIELDS, **TRUSTED}
+
+
+def states_of(view: PartitionView, question: Any, parameters: Any) -> tuple[RecordFilter, ...]:
+    """Return the states that a question needs, as far as they are known yet."""
+    states: tuple[RecordFilter, ...] = getattr(question, "states", lambda view, parameters: ())(
+        view, parameters
+    )
+    return states
 
 
 def rows_of(view: PartitionView, question: Question, parameters: Any) -> Iterator[Row]:

@@ -21,7 +21,7 @@ from coterie.insight.offsets.loss_findings import SKIP, Losses
 from coterie.insight.questions import audit, metrics
 from coterie.insight.records.aggregates import Aggregate, columns_of
 from coterie.insight.records.log_reader import End, SurveyedLog
-from coterie.insight.records.partition_view import JoinedParts, PartitionView, RecordFilter
+from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.insight.records.record_columns import RecordColumns
 from coterie.live.group_counts import GroupCounts
 from coterie.live.group_histories import Histories
@@ -38,7 +38,7 @@ METRICS, AUDIT = metrics.Parameters(), audit.Parameters()
 class Piece(NamedTuple):
     """A piece of a segment that was read into the fold; ``number``: of its first record.
 
-    Each has its tail in the log; see ``ReadingContext.tails``.
+    Each has its tail in the log; see ``SurveyedLog.tails``.
     """
 
     name: str
@@ -131,21 +131,22 @@ class LivePartition:
         """Add the pieces whose transactions have all ended to the aggregates."""
         count = self.log.decided_count
         for tail in self.log.tails[:count]:
-            self._feed(self.waiting.popleft(), tail, self.scan, self.aggregates)
+            self._feed(self.waiting.popleft(), tail, self.aggregates)
         self.log.drop_pieces(0, count)
 
     def _feed(
         self,
         piece: Piece,
         tail: Mapping[int, End],
-        scan: RecordScan,
         aggregates: Mapping[str, Aggregate],
     ) -> None:
         with intact(piece.data):
-            columns, _ = scan.scan(piece.data[: piece.end], position=piece.start, tail=tail.items())
+            columns, _ = self.scan.scan(
+                piece.data[: piece.end], position=piece.start, tail=tail.items()
+            )
         batches, newer_keys = columns.pop("batches"), columns.pop("newer_keys")
         file_number = self.files.index(piece.name)
-        records = RecordColumns(scan, columns, self.files, file_number, batches, newer_keys)
+        records = RecordColumns(self.scan, columns, self.files, file_number, batches, newer_keys)
         for aggregate in aggregates.values():
             aggregate.take(records)
 
@@ -163,14 +164,11 @@ class LivePartition:
 
     def _filled(self) -> Aggregates:
         """Return the aggregates of the whole log so far, for one answer."""
-        whole = deepcopy(self.aggregates)
-        if self.waiting:
-            later = self._new_aggregates()
-            scan = RecordScan(columns=self.columns, number=self.waiting[0].number)
-            for piece, tail in zip(self.waiting, self.log.tails, strict=True):
-                self._feed(piece, tail, scan, later)
-            for name, aggregate in whole.items():
-                aggregate.absorb(later[name])
+        whole = deepcopy(self.aggregates, {id(self.scan): self.scan})  # the same scan
+        state = self.scan.keys(), self.scan.number
+        for piece, tail in zip(self.waiting, self.log.tails, strict=True):
+            self._feed(piece, tail, whole)
+        self.scan.go_back(*state)
         return whole
 
     def view(self) -> PartitionView:
@@ -192,9 +190,9 @@ class LivePartition:
         )
 
     def _view_of(self, aggregates: Aggregates) -> PartitionView:
-        view = PartitionView(
-            self.number, (), parts=JoinedParts({self.filter: self.log}, aggregates)
-        )
+        view = PartitionView(self.number, ())
+        view.logs[self.filter] = self.log
+        view.shared_aggregates = aggregates
         view.__dict__.update(
             trusted_from_ms=self.trusted_from_ms,
             histories=self.histories.by_group,

@@ -114,7 +114,7 @@ def nothing() -> Totals:
 
 def counted(partition: LivePartition, view: PartitionView) -> Totals:
     """Return the counts of the log so far; ``view``: of ``partition``."""
-    aggregates = view.parts.aggregates if view.parts is not None else {}
+    aggregates = view.shared_aggregates or {}
     counts = metrics.commit_counts(view, partition.filter)
     return {
         COMMITS: Counter({key: count for key, (count, _) in counts.items() if count}),

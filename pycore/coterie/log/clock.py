@@ -70,7 +70,6 @@ class ClockSteps:
     def __init__(self, least_ms: int = ORDINARY_MS) -> None:
         self.least_ms = least_ms
         self.steps: list[ClockStep] = []
-        self.first: ClockStep | None = None  # the first batch with a time; its own is ``after_ms``
         self.last_ms = -1  # of the last batch with a time
         self.partition = 0  # of a joined log: times of different partitions are not compared
 
@@ -85,8 +84,6 @@ class ClockSteps:
         before = np.append(self.last_ms, times[:-1])
         for at in np.flatnonzero(before - times >= self.least_ms).tolist():
             self.steps.append(_step(batches, known[at], int(before[at])))
-        if self.first is None:
-            self.first = _step(batches, known[0], -1)
         self.last_ms = int(times[-1])
 
     def read(
@@ -98,16 +95,6 @@ class ClockSteps:
     def take(self, records: Any) -> None:
         """Take the next piece of a log: columns with ``batches``."""
         self.take_batches(times_of(records.files[records.file_number], records.batches))
-
-    def absorb(self, later: ClockSteps) -> None:
-        """Absorb the steps of the next part of the log."""
-        if later.first is None:
-            return
-        seam = later.first._replace(before_ms=self.last_ms)
-        self.steps += [seam] if seam.by_ms >= self.least_ms else []
-        self.steps += later.steps
-        self.first = self.first or later.first
-        self.last_ms = later.last_ms
 
 
 def _step(batches: BatchTimes, at: int, before_ms: int) -> ClockStep:

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from coterie.insight.records.key_index import LOW, Keys, NameNumbers, Table
+from coterie.insight.records.key_index import LOW, Keys, Table
 from coterie.insight.records.record_columns import Array, RecordColumns, is_early
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.log.clock import Begin
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, SpanCounts
 
-CELLS_AT_ONCE = 44 << 20  # of 16 bytes each, in all copies of the charts
+CELLS_AT_ONCE = 44 << 20  # of 16 bytes each
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
 
 
@@ -42,13 +42,6 @@ def timed_rows(runs: Runs, times: Array) -> tuple[Array, Array]:
     row_times = times[rows]
     known = row_times >= 0
     return (rows, row_times) if known.all() else (rows[known], row_times[known])
-
-
-class Numbers(NamedTuple):
-    """Numbers of a part's keys and groups in the whole log."""
-
-    keys: Array
-    groups: Array
 
 
 class Census:
@@ -83,7 +76,6 @@ class Census:
         )
         self.keys = Keys()
         self.points = Table(count=(np.int64, 0))
-        self.parts: list[Numbers] = []  # of each part absorbed
 
     def take(self, records: RecordColumns) -> None:
         self.records += len(records)
@@ -110,23 +102,6 @@ class Census:
         rows, times = timed_rows(runs.select(counting), times)
         self.commits.add(times)
         self.points.add("count", records.key[rows])
-
-    def absorb(self, later: Census) -> None:
-        """Absorb the next part; see ``coterie.insight.records.aggregates``."""
-        self.records += later.records
-        self.from_ms = min(self.from_ms, later.from_ms)
-        self.until_ms = max(self.until_ms, later.until_ms)
-        self.commits.merge(later.commits)
-        names = NameNumbers(self.names)
-        self.names = names.absorb(later.names)
-        numbers = Numbers(self.keys.absorb(later.keys), names.numbers(later.names))
-        self.parts.append(numbers)
-        self.groups.fit(len(self.names))
-        at = numbers.groups[: later.groups.count]
-        for name, join in (("first_ms", np.minimum), ("last_ms", np.maximum), ("requests", np.add)):
-            self.groups[name][at] = join(self.groups[name][at], later.groups[name])
-        self.points.fit(len(self.keys))
-        self.points["count"][numbers.keys[: later.points.count]] += later.points["count"]
 
     def numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
@@ -173,17 +148,16 @@ def is_sampled(line: Line) -> bool:
     return line[-1] > POINTS
 
 
-def batches_of(plans: Mapping[str, ChartPlan], copies: int) -> Iterator[dict[str, ChartPlan]]:
-    """Yield the groups in order, in batches that fit ``CELLS_AT_ONCE`` in all ``copies``."""
+def batches_of(plans: Mapping[str, ChartPlan]) -> Iterator[dict[str, ChartPlan]]:
+    """Yield the groups in order, in batches that fit ``CELLS_AT_ONCE``."""
     batch: dict[str, ChartPlan] = {}
     cells = 0
     for group, plan in plans.items():
-        plan_cells = plan.cells * copies
-        if batch and cells + plan_cells > CELLS_AT_ONCE:
+        if batch and cells + plan.cells > CELLS_AT_ONCE:
             yield batch
             batch, cells = {}, 0
         batch[group] = plan
-        cells += plan_cells
+        cells += plan.cells
     if batch:
         yield batch
 
@@ -200,17 +174,12 @@ class Charts:
         The census of the whole log.
     plans
         The plan of each group of the batch.
-    numbers
-        Numbers of the pieces' keys and groups in the census; None: they are equal.
     """
 
     COLUMNS = frozenset({"commit_timestamp"})
 
-    def __init__(
-        self, census: Census, plans: Mapping[str, ChartPlan], numbers: Numbers | None = None
-    ) -> None:
+    def __init__(self, census: Census, plans: Mapping[str, ChartPlan]) -> None:
         self.plans = plans
-        self.numbers = numbers
         self.of_groups = Table(
             **dict.fromkeys(("span_ms", "first", "cell", "sampled"), (np.int64, 0)),
             drawn=(np.bool_, False),
@@ -243,8 +212,6 @@ class Charts:
         times = time_of(records)
         runs = runs_of(records, times)
         ms, group = times[runs.first], runs.group
-        if self.numbers is not None:
-            group = np.append(self.numbers.groups, -1)[group]
         drawn = runs.effective_commits() & (ms >= 0) & self.of_groups["drawn"][group]
         runs, ms, group = runs.select(drawn), ms[drawn], group[drawn]
         columns = {name: column[group] for name, column in self.of_groups.columns.items()}
@@ -252,7 +219,6 @@ class Charts:
         np.add.at(self.count, columns["cell"] + span, runs.size)
         rows = runs.rows()
         keys = records.key[rows].astype(np.intp)
-        keys = keys if self.numbers is None else self.numbers.keys[keys]
         cells = self.of_keys["cell"][keys]
         sampled = self.of_keys["sampled"][keys]
         every = ~sampled & (cells >= 0)
@@ -281,23 +247,6 @@ class Charts:
         # Of several writes to one index numpy keeps the last one.
         self.at[cells[latest]] = times[latest]
         self.value[cells[latest]] = offsets[latest]
-
-    def absorb(self, later: Charts) -> None:
-        """Absorb the next part; see ``coterie.insight.records.aggregates``."""
-        self.count += later.count
-        ours, theirs = self.of_keys["taken"], later.of_keys["taken"]
-        keys = np.flatnonzero(theirs)
-        start = np.cumsum(theirs[keys]) - theirs[keys]
-        cells = np.arange(theirs.sum()) + np.repeat(
-            self.of_keys["cell"][keys] - start, theirs[keys]
-        )
-        here = cells + np.repeat(ours[keys], theirs[keys])
-        self.at[here], self.value[here] = later.at[cells], later.value[cells]
-        later.at[cells] = -1
-        ours += theirs
-        latest = (later.at >= 0) & (later.at >= self.at)
-        np.copyto(self.at, later.at, where=latest)
-        np.copyto(self.value, later.value, where=latest)
 
     def rate(self, group: str) -> dict[str, Any]:
         """Return a group's commits over time, as ``SpanCounts.as_data``."""

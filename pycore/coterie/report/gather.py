@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,8 @@ from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.question_engine import answer_each
 from coterie.insight.questions.explain import REQUESTS
 from coterie.insight.questions.metrics import commit_counts, counted_state, head_of
-from coterie.insight.records.aggregates import run_aggregates
+from coterie.insight.records.aggregates import Aggregate, feed, run_aggregates
 from coterie.insight.records.key_index import Key
-from coterie.insight.records.log_reader import PieceConsumer, feed
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
 from coterie.insight.records.threads import each_partition
 from coterie.log.clock_notes import ClockNotes
@@ -201,8 +199,7 @@ def add_groups(whole: Gathered, view: PartitionView, basis: Basis) -> GroupDetai
         whole.overview.append(row + overview_of(detail["tables"]))
         plans[group] = details.plan(group, detail["extent"])
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
-    copies = 1 if view.cut is None else view.cut.copies
-    for batch in batches_of(plans, copies):
+    for batch in batches_of(plans):
         charts = draw(view, details.census, batch)
         for group in batch:
             drawn = {"rate": charts.rate(group), "lines": details.lines(group, charts)}
@@ -213,19 +210,14 @@ def add_groups(whole: Gathered, view: PartitionView, basis: Basis) -> GroupDetai
 def draw(view: PartitionView, census: Census, plans: Mapping[str, ChartPlan]) -> Charts:
     """Read a partition's log for the charts of some groups."""
     charts = Charts(census, plans)
-    if view.cut is None:
-        feed(view.pieces(Charts.COLUMNS), [charts])
-    else:
-        # The first part fills the result itself. Cells of the others are made when they are read.
-        later = ([Charts(census, plans, numbers)] for numbers in census.parts[1:])
-        view.cut.take_each(view.log, Charts.COLUMNS, chain([[charts]], later), [charts])
+    feed(view.pieces(Charts.COLUMNS), [charts])
     return charts
 
 
 def look(view: PartitionView, basis: Basis) -> PartitionView:
     """Read a partition's log, once for everything but the charts; return the same view."""
     counted_state(view)
-    own: dict[str, tuple[RecordFilter, PieceConsumer]] = {
+    own: dict[str, tuple[RecordFilter, Aggregate]] = {
         CENSUS: (view.record_filter, Census(view.complete_from_ms, view.complete_begin))
     }
     view.shared_aggregates = run_aggregates(view, {**aggregates_of_sections(view, basis), **own})

@@ -15,7 +15,6 @@ from coterie.insight.questions import audit, expire, explain
 from coterie.insight.questions.explain_text import cause_of, summed, waited
 from coterie.insight.questions.server_log_lines import BrokerLogLine
 from coterie.insight.records.aggregates import Aggregate
-from coterie.insight.records.log_parts import aggregate_factory
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
@@ -210,9 +209,8 @@ def aggregates_of_sections(
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
     aggregates: dict[str, tuple[RecordFilter, Aggregate]] = {}
     for name, ask in questions(basis).items():
-        make = aggregate_factory(find_question(name))
-        assert make is not None  # no question stores the records
-        of_question = make(view, ask)
+        question: Any = find_question(name)
+        of_question = question.aggregates(view, ask)
         assert not of_question.keys() & aggregates.keys()  # names are unique
         aggregates.update(of_question)
     return aggregates

@@ -51,7 +51,7 @@ def limits_of(mode, size):
     piece = 1 if size < SMALL_BYTES else size // PIECES
     limits = dict.fromkeys(BYTES_AT_ONCE, piece)
     limits |= dict.fromkeys(ROWS_AT_ONCE, max(piece // ROW_BYTES, 1))
-    if mode == "threads":  # even the smallest log is shared by three
+    if mode == "threads":  # even the smallest log is read by three
         limits |= {
             "state.parallel_scan.cores": lambda: 3,
             "state.parallel_scan.UNIT_BYTES_MIN": size // 7 + 1,
@@ -60,7 +60,7 @@ def limits_of(mode, size):
             "state.parallel_scan.CUT_BYTES": 1,
             "state.parallel_scan.CUT_OFF_BYTES_MIN": size // 20,
         }
-        limits |= {"insight.records.threads.PART_BYTES_MIN": size // 7 + 1}
+        limits |= {"insight.records.threads.LARGE_BYTES": 1}
     return limits
 
 

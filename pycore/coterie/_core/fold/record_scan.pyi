@@ -129,3 +129,9 @@ class RecordScan:
         row will have as ``previous``; and ``offset``, ``log_offset``, ``timestamp`` and ``row``
         (over all pieces) of the last record.
         """
+
+    def go_back(self, keys: Any, number: int) -> None:
+        """Forget what records since a state did: ``keys`` and ``number`` are those of then.
+
+        Keys and names that were new since then keep their numbers, as keys without a record.
+        """

@@ -27,7 +27,6 @@ from coterie.insight.tables import duration
 
 CHANGE, SILENCE = "coordinator_change", "silence"
 STEADY = 20  # batches before a silence that decide how steady the writing was
-HEADS = STEADY + 1  # batches of a part that must be examined behind the part before
 TIMES_LONGER = 10  # a silence is longer than the longest pause between those batches
 LEAST_MS = 5_000
 BACK_MS = 60_000  # after a silence: longer than usual sessions, so absent members were evicted
@@ -102,44 +101,33 @@ class OutageDetector:
         From when on the log has all records; None: from its start.
     loads
         When (epoch ms) a broker finished loading the partition.
-    in_parts
-        Whether another part of the log may precede this one. Then the first batches are stored, to
-        be examined again behind the last batches of that part.
     """
 
     COLUMNS = frozenset[str]()
 
-    def __init__(self, since_ms: int | None, loads: Iterable[int], *, in_parts: bool) -> None:
+    def __init__(self, since_ms: int | None, loads: Iterable[int]) -> None:
         self.since_ms = since_ms
         self.loads = sorted(loads)
-        self.in_parts = in_parts
-        self.heads: list[Batches] = []
         self.count = 0  # batches that have records
         self.latest = -1  # the greatest time so far
         self.last = RecentBatches(*(np.empty(0, np.int64) for _ in RecentBatches._fields))
         self.changed: dict[int, Outage | None] = {}
         self.loaded: dict[int, tuple[int, Outage | None]] = {}  # load -> the batch after it
         self.silent: list[tuple[int, Outage | None]] = []
-        self.files: list[str] = []
 
     def take(self, records: RecordColumns) -> None:
-        batches = records.batches[records.batches["records"] > 0]
-        if not len(batches):
+        rows = records.batches[records.batches["records"] > 0]
+        if not len(rows):
             return
-        piece_batches = Batches(
-            batches["until_ms"],
-            batches["leader_epoch"],
-            batches["group"],
-            batches["from_ms"],
-            batches["log_offset"],
-            np.full(len(batches), records.file_number),
-            batches["position"],
+        new = Batches(
+            rows["until_ms"],
+            rows["leader_epoch"],
+            rows["group"],
+            rows["from_ms"],
+            rows["log_offset"],
+            np.full(len(rows), records.file_number),
+            rows["position"],
         )
-        if self.in_parts and self.count < HEADS:
-            self.heads.append(Batches(*(column[: HEADS - self.count] for column in piece_batches)))
-        self._take(piece_batches, records.files)
-
-    def _take(self, new: Batches, files: list[str]) -> None:
         begin = len(self.last.time)
         time = np.append(self.last.time, new.time)
         batches = RecentBatches(
@@ -148,7 +136,7 @@ class OutageDetector:
             np.append(self.last.group, new.group),
             np.append(self.last.pause, np.diff(time, prepend=time[:1])[begin:]),
         )
-        window = BatchWindow(batches, self.count - begin, new, files, begin, self.since_ms)
+        window = BatchWindow(batches, self.count - begin, new, records.files, begin, self.since_ms)
         for at, at_ms in self._loaded(new.time):
             evidence = f"a broker had loaded the groups at {format_time(at_ms)} [server log]"
             self.loaded[at_ms] = at, window.outage(at, CHANGE, evidence)
@@ -158,29 +146,6 @@ class OutageDetector:
         self.silent += [(at, window.outage(at, SILENCE, "")) for at in window.silences()]
         self.count += len(new.time)
         self.last = RecentBatches(*(column[-STEADY - 1 :] for column in batches))
-        self.files = files
-
-    def absorb(self, later: OutageDetector) -> None:
-        """Absorb the next part's detector; see ``aggregates``.
-
-        Its first batches are examined again, behind the last batches of this part. The others had
-        enough batches before them.
-        """
-        base, files = self.count, later.files
-        for heads in later.heads:
-            self._take(heads, files)
-        if later.count <= HEADS:
-            return
-        later_changes = [(at, outage) for at, outage in later.changed.items() if at >= HEADS]
-        self.changed |= {base + at: outage for at, outage in later_changes}
-        self.silent += [(base + at, outage) for at, outage in later.silent if at >= HEADS]
-        reached = [at_ms for at_ms in self.loads if at_ms in later.loaded]
-        for at_ms in reached:  # loads of this part, or of a part that is still to come, stay
-            at, outage = later.loaded[at_ms]
-            self.loaded[at_ms] = base + at, outage
-        self.loads = [at_ms for at_ms in self.loads if at_ms not in later.loaded]
-        self.count, self.last = base + later.count, later.last
-        self.latest = max(self.latest, later.latest)
 
     def _loaded(self, times: Array) -> Iterator[tuple[int, int]]:
         """Yield the first batch after each load during these batches, and the time of the load."""

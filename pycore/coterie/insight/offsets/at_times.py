@@ -115,7 +115,7 @@ class OffsetsAtTimes:
 
     def take(self, commits: RecordColumns) -> None:
         self.last_number = max(self.last_number, int(commits.number.max(initial=-1)))
-        self.keys.follow(commits)
+        self.keys.scan = commits.scan
         rows = np.flatnonzero(commits.effective)
         if not len(rows):
             return
@@ -186,22 +186,6 @@ class OffsetsAtTimes:
         """Move the last plain events to the other events."""
         self.events.append(self._last_of(np.arange(self.last.count)))
         self.last = Table(**LAST)
-
-    def absorb(self, later: OffsetsAtTimes) -> None:
-        """Absorb the aggregate of the next part; see ``aggregates``.
-
-        Events that the next part dropped were replaced within that part, and would be here, too.
-        """
-        self._flush_last()
-        later._flush_last()
-        keys = self.keys.absorb(later.keys)
-        self.schedules.fit(len(self.keys))
-        later.schedules.fit(len(keys))
-        occurring = np.flatnonzero(later.schedules["schedule"] >= 0)
-        self.schedules["schedule"][keys[occurring]] = later.schedules["schedule"][occurring]
-        self.events += [columns | {"key": keys[columns["key"]]} for columns in later.events]
-        self.last_number = max(self.last_number, later.last_number)
-        self._prune_if_many()
 
     def _prune_if_many(self) -> None:
         if sum(len(columns["key"]) for columns in self.events) > self.pruned_count + PRUNE_EVENTS:

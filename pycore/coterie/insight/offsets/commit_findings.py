@@ -1,7 +1,7 @@
 """Find rewinds, runs without progress and large metadata in the commits of each partition.
 
-State for each key: its first commit, and the run of commits of one offset that its last commit
-belongs to, if the run has more than one. What happens to a key again and again is one finding.
+State for each key: the run of commits of one offset that its last commit belongs to, if the run has
+more than one. What happens to a key again and again is one finding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.occurrences import KeyOccurrences, Occurrences
-from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import Key, Keys, RowsByKey, Table, rows_by_key
 from coterie.insight.records.record_columns import (
     COMMIT,
@@ -51,13 +50,12 @@ def offset_runs() -> Table:
     """Return a table of runs of commits of one offset, by key.
 
     A run of one commit is not stored (``count`` is 0) until a second one extends it. ``open``: a
-    run is stored and may be extended; ``first``: it is the key's first run.
+    run is stored and may be extended.
     """
     return Table(
         count=(np.int64, 0),
         open=(np.bool_, False),
         gone=(np.bool_, True),
-        first=(np.bool_, False),
         **{f"first_{name}": (np.int64, 0) for name in START},
         **PLACES,
     )
@@ -86,8 +84,6 @@ class CommitFindings:
     standstills: Occurrences = field(default_factory=Occurrences)
     large: dict[tuple[bool, int], LargeMetadata] = field(default_factory=dict)
     run: Table = field(default_factory=offset_runs)  # the open run of each key
-    first_run: Table = field(default_factory=offset_runs)  # of each key, once it has ended
-    first: Table = field(default_factory=lambda: Table(gone=(np.bool_, True), **PLACES))
     files: list[str] = field(default_factory=list)
 
     def take(self, commits: RecordColumns) -> None:
@@ -95,8 +91,8 @@ class CommitFindings:
         self.files = commits.files
         if not len(self.keys):
             return
-        self._fit()
-        store_firsts(self.first, commits)
+        for table in (self.run, self.rewinds, self.standstills):
+            table.fit(len(self.keys))
         follows = (commits.previous == COMMIT) & ~commits.tombstone
         change = commits.offset - commits.previous_offset
         if self.rewind_by is not None:
@@ -113,68 +109,9 @@ class CommitFindings:
         if self.metadata_bytes is not None:
             self._large_metadata(commits, self.metadata_bytes)
 
-    def _fit(self) -> None:
-        for table in (self.first, self.run, self.first_run, self.rewinds, self.standstills):
-            table.fit(len(self.keys))
-
-    def absorb(self, later: CommitFindings) -> None:
-        """Absorb the next part; see ``aggregates``. Its first runs may extend open runs here."""
-        last = later.keys.entries
-        keys, entries = absorb_keys(self.keys, later.keys)
-        self._fit()
-        self.files = max(self.files, later.files, key=len)
-        occurring = np.flatnonzero(last["before"] != NO_RECORD)
-        before = {name: entries[name][occurring] for name in START}
-        first = select(later.first.columns, occurring)
-        follows = (entries["before"][occurring] == COMMIT) & ~first["gone"]
-        if self.rewind_by is not None:
-            back = follows & (first["offset"] - before["offset"] <= -self.rewind_by)
-            self._put_rewinds(keys[occurring[back]], select(first, back), select(before, back))
-        if self.no_progress is not None:
-            early, was_early = (
-                is_before(columns["timestamp"], self.trusted_from_ms) for columns in (first, before)
-            )
-            continues = follows & (first["offset"] == before["offset"]) & (early | ~was_early)
-            later._store_single_firsts(occurring, last)
-            single = continues & (self.run["count"][keys[occurring]] == 0)
-            store_single(self.run, keys[occurring[single]], select(before, single), gone=False)
-            self._join_runs(later, keys, occurring, continues)
-        self.rewinds.absorb(later.rewinds, keys)
-        self.standstills.absorb(later.standstills, keys)
-        for (complete, key), large in later.large.items():
-            self._add_large((complete, int(keys[key])), large)
-
-    def _store_single_firsts(self, occurring: Array, last: Array) -> None:
-        """Store first runs that have only one commit; ``last``: ``Keys.entries``."""
-        single = occurring[
-            (self.first_run["count"][occurring] == 0) & ~self.run["first"][occurring]
-        ]
-        is_open = last["log_offset"][single] == self.first["log_offset"][single]
-        for table, keys in ((self.run, single[is_open]), (self.first_run, single[~is_open])):
-            place = {name: self.first[name][keys] for name in PLACE}
-            store_single(table, keys, place, gone=self.first["gone"][keys])
-
-    def _join_runs(
-        self, later: CommitFindings, keys: Array, occurring: Array, continues: Array
-    ) -> None:
-        """Join the open runs here with the next part's first runs that extend them."""
-        own_keys = keys[occurring]
-        self._put_long(own_keys[~continues], self.run)
-        ended = later.first_run["count"][occurring] > 0
-        joined = offset_runs()
-        joined.fit(len(self.keys))
-        for chosen, table in ((ended, later.first_run), (~ended, later.run)):
-            joined.put_rows(table, occurring[chosen], own_keys[chosen])
-        continued = own_keys[continues]
-        joined["count"][continued] += self.run["count"][continued]
-        for name in ("gone", *(f"first_{name}" for name in START)):
-            joined[name][continued] = self.run[name][continued]
-        self._put_long(own_keys[ended], joined)
-        self.run.put_rows(joined, own_keys[~ended], own_keys[~ended])
-        self.run.put_rows(later.run, occurring[ended], own_keys[ended])
-
-    def _put_long(self, keys: Array, table: Table) -> None:
-        """Add findings for the runs of these keys that are long enough."""
+    def _put_long(self, keys: Array) -> None:
+        """Add findings for the open runs of these keys that are long enough."""
+        table = self.run
         assert self.no_progress is not None  # otherwise runs are not tracked
         long = keys[(table["count"][keys] >= self.no_progress) & ~table["gone"][keys]]
         self._put_runs(long, select(table.columns, long))
@@ -185,8 +122,7 @@ class CommitFindings:
         ``loop`` in a row names those of a group that are one finding.
         """
         if self.no_progress is not None:
-            for table in (self.first_run, self.run):
-                self._put_long(np.arange(table.count), table)
+            self._put_long(np.arange(self.run.count))
         findings: dict[int, list[Row]] = {}
         for rewinds in self.rewinds:
             findings.setdefault(rewinds.key, []).extend(rewind_rows(rewinds))
@@ -233,29 +169,21 @@ class CommitFindings:
         begins = ~stays[grouped.order]
         single = grouped.first & ~begins & (run["count"][grouped.keys] == 0)
         before, keys = before_of(commits, grouped.order[single]), grouped.keys[single]
-        first = before["log_offset"] == self.first["log_offset"][keys]
-        store_single(run, keys, before, gone=False)
-        run["first"][keys] = first
-        ended = grouped.keys[begins & grouped.first]
-        first = run["first"][ended]
-        self.first_run.put_rows(run, ended[first], ended[first])
-        self._put_long(ended[~first], run)
+        store_single(run, keys, before)
+        self._put_long(grouped.keys[begins & grouped.first])
         starts = np.flatnonzero(begins | grouped.first)
         lasts = np.append(starts[1:], len(begins))[: len(starts)] - 1
         keys = grouped.keys[starts]
         piece_runs = self._runs_of(commits, grouped, starts, lasts, begins)
         still_open = grouped.last[lasts]
-        first = np.flatnonzero(~still_open & piece_runs["first"])
-        for name, column in piece_runs.items():
-            self.first_run[name][keys[first]] = column[first]
         long = (piece_runs["count"] >= min_count) & ~piece_runs["gone"]
-        ended_long = np.flatnonzero(~still_open & ~piece_runs["first"] & long)
+        ended_long = np.flatnonzero(~still_open & long)
         self._put_runs(keys[ended_long], select(piece_runs, ended_long))
         open_keys = keys[still_open]
         for name, column in piece_runs.items():
             run[name][open_keys] = column[still_open]
         single = open_keys[run["count"][open_keys] < min(min_count, 2)]
-        run["count"][single], run["open"][single], run["first"][single] = 0, False, False
+        run["count"][single], run["open"][single] = 0, False
 
     def _runs_of(
         self, commits: RecordColumns, grouped: RowsByKey, starts: Array, lasts: Array, begins: Array
@@ -267,7 +195,6 @@ class CommitFindings:
         piece_runs = {
             "count": lasts - starts + 1 + np.where(continues, run["count"][keys], 0),
             "gone": np.where(continues, run["gone"][keys], commits.tombstone[rows]),
-            "first": np.where(continues, run["first"][keys], commits.previous[rows] == NO_RECORD),
         }
         for name in START:
             first = getattr(commits, name)[rows]
@@ -390,20 +317,13 @@ def large_metadata_row(large: LargeMetadata) -> Row:
     }
 
 
-def store_firsts(first: Table, commits: RecordColumns) -> Array:
-    """Store the first commit of each key, to compare with the commits of an earlier part.
-
-    Returns
-    -------
-    int64 array
-        The rows of these commits.
-    """
+def store_firsts(first: Table, commits: RecordColumns) -> None:
+    """Store the first commit of each key."""
     rows = np.flatnonzero((commits.previous == NO_RECORD) & commits.effective)
     keys = commits.key[rows]
     for name, column in places_of(commits, rows).items():
         first[name][keys] = column
     first["gone"][keys] = commits.tombstone[rows]
-    return rows
 
 
 def places_of(commits: RecordColumns, rows: Array) -> dict[str, Array]:
@@ -429,9 +349,9 @@ def before_of(commits: RecordColumns, rows: Array) -> dict[str, Array]:
     return {name: getattr(commits, f"previous_{name}")[rows] for name in START}
 
 
-def store_single(table: Table, keys: Array, place: Mapping[str, Array], *, gone: Any) -> None:
+def store_single(table: Table, keys: Array, place: Mapping[str, Array]) -> None:
     """Store runs that have only one commit, at ``place``."""
-    columns = {"count": 1, "gone": gone, **place}
+    columns: dict[str, Any] = {"count": 1, "gone": False, **place}
     for name in START:
         columns[f"first_{name}"] = place[name]
     for name, values in columns.items():

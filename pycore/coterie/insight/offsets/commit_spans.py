@@ -17,14 +17,12 @@ from coterie.base.caching import cached_property
 from coterie.insight.offsets.last_commits import CommitTimes, LastCommits
 from coterie.insight.offsets.rewinds import CommitRequests, OffsetChanges, Rewinds, is_plain
 from coterie.insight.offsets.undone_transactions import UndoneTransactions
-from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import LOW, Keys, Table
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import (
     ABORTED,
     COMMIT,
     KIND,
-    NO_RECORD,
     PENDING,
     Array,
     RecordColumns,
@@ -130,38 +128,7 @@ class CommitSpans:
         self.last_commits = LastCommits()
         self.rewinds = Rewinds(self._may_be_reset(), self.keys)
         self.undone = UndoneTransactions()
-        self.in_parts = view.in_parts
-        self.deferred: list[OffsetChanges] = []
         self.files: list[str] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, which needs no events."""
-        return self.__dict__ | {"events": {}}
-
-    def absorb(self, later: CommitSpans) -> None:
-        """Absorb the aggregate of the next part; see ``aggregates``."""
-        self.files = max(self.files, later.files, key=len)
-        self._absorb_sums(later.spans_of)
-        self.undone.absorb(later.undone)
-        for name in later.groups.columns:
-            self.groups[name][:] += later.groups[name]
-        numbers, entries = absorb_keys(self.keys, later.keys)
-        self.last_commits.absorb(later.last_commits, numbers)
-        self.span_keys += [(pairs & ~LOW) | numbers[pairs & LOW] for pairs in later.span_keys]
-        for changes in later.deferred:
-            self.rewinds.take(changes.follow(entries, numbers))
-        self.rewinds.absorb(later.rewinds)
-
-    def _absorb_sums(self, later: Table) -> None:
-        sums = self.spans_of
-        used = np.flatnonzero(later["rows"])
-        new = used[sums["rows"][used] == 0]
-        for name in self.FIRST:
-            sums[name][new] = later[name][new]
-        for name in self.SUMS:
-            sums[name][used] += later[name][used]
-        sums["from_ms"][used] = np.minimum(sums["from_ms"][used], later["from_ms"][used])
-        sums["until_ms"][used] = np.maximum(sums["until_ms"][used], later["until_ms"][used])
 
     def _may_be_reset(self) -> Array:
         """Return which spans follow an event that leaves the group without members; bool."""
@@ -263,28 +230,13 @@ class CommitSpans:
         backward = np.flatnonzero(records.offset - records.previous_offset < 0)
         backward = backward[(records.previous[backward] == COMMIT) & ~records.tombstone[backward]]
         candidates[np.searchsorted(runs.first, backward, "right") - 1] = True
-        unseen = self._unseen(records, runs) if self.in_parts else np.zeros_like(candidates)
-        if not candidates.any() and not unseen.any():
+        if not candidates.any():
             return
         request = (span << 32) | runs.batch
-        is_deferred = np.isin(request, request[unseen])
-        is_complete = np.isin(request, request[candidates]) & ~is_deferred
-        for selected, consume in (
-            (is_deferred, self.deferred.append),
-            (is_complete, self.rewinds.take),
-        ):
-            effective_runs = runs.select(selected & effective)
-            if len(effective_runs):
-                of_rows = np.repeat(span[selected & effective], effective_runs.size)
-                consume(OffsetChanges.of(records, effective_runs.rows(), of_rows))
-
-    def _unseen(self, records: RecordColumns, runs: Runs) -> Array:
-        """Return the runs with a key's first commit: an earlier part may have one; bool."""
-        rows = np.flatnonzero(records.effective & (records.previous == NO_RECORD))
-        rows = rows[~records.tombstone[rows]]
-        has_first = np.zeros(len(runs), dtype=np.bool_)
-        has_first[np.searchsorted(runs.first, rows, "right") - 1] = True
-        return has_first
+        selected = np.isin(request, request[candidates]) & effective
+        runs = runs.select(selected)
+        of_rows = np.repeat(span[selected], runs.size)
+        self.rewinds.take(OffsetChanges.of(records, runs.rows(), of_rows))
 
     def counted(self, group: str) -> tuple[int, int]:
         """Return the numbers of a group's effective commits and batches in the requested time."""
@@ -371,7 +323,7 @@ class Places:
     @classmethod
     def of(cls, keys: Keys, span_keys: Sequence[Array]) -> Places:
         """Make it from pairs of span and key, at least one, each stored as one number."""
-        names = keys.__getstate__()["topics"]
+        names = keys.topic_names
         number: dict[str, int] = {}
         by_name = np.array([number.setdefault(name, at) for at, name in enumerate(names)], np.int64)
         codes = np.concatenate(span_keys)

@@ -9,7 +9,7 @@ A commit does not say who sent it. Two kinds of steps forward are jumps:
   topic, and right after another step forward, so the partition was not idle. The log has no end
   offsets, so a seek over few records looks like a burst of records, and is not reported.
 
-State for each key: its largest steps, its last step, and its first two commits.
+State for each key: its largest steps, and its last step.
 """
 
 from __future__ import annotations
@@ -24,18 +24,14 @@ import numpy as np
 from coterie.insight.groups import protocol_switches
 from coterie.insight.offsets.commit_findings import (
     PLACE,
-    PLACES,
     START,
     places_of,
     select,
-    store_firsts,
 )
-from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import Key, Keys, Table, pair_ranks
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import (
     COMMIT,
-    NO_RECORD,
     Array,
     RecordColumns,
     is_before,
@@ -49,7 +45,6 @@ TIMES_FASTER = 100  # than ``skip_rate``, of a step right after a rebalance
 LEAST_RECORDS = 1_000  # two polls of max.poll.records
 LEAST_MS = 1_000  # records of a shorter time may have been read before
 LONG_MS = 1 << 40
-UNKNOWN = -1  # the step before, of a key's second commit in a part
 STEP = ("key", "step", "ms", "before", "span", *PLACE, *(f"previous_{name}" for name in START))
 
 
@@ -120,9 +115,6 @@ class OutsideSpans:
             spans[chosen] = np.where(is_outside, begins, -1)
         return spans
 
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"number_of": self.number_of[:0]}
-
 
 class Jumps:
     """Finds steps forward that may be jumps, piece by piece.
@@ -154,7 +146,6 @@ class Jumps:
             span=(np.int64, -1),  # of its last commit from outside
             in_span=(np.int64, 0),  # commits from outside in that span
         )
-        self.first = Table(gone=(np.bool_, True), span=(np.int64, -1), **PLACES)
         self.largest: dict[str, Array] = {name: np.empty(0, np.int64) for name in STEP}
         self.outside: list[dict[str, Array]] = []
 
@@ -162,15 +153,11 @@ class Jumps:
         self.keys.scan, self.files = commits.scan, commits.files
         if not len(self.keys):
             return
-        self._fit()
-        effective, keys = commits.effective, commits.key
+        self.of_key.fit(len(self.keys))
+        keys = commits.key
         follows = (commits.previous == COMMIT) & ~commits.tombstone
         follows &= ~is_before(commits.previous_timestamp, self.trusted_from_ms)
         step = steps_forward(follows, commits.previous_offset, commits.offset)
-        firsts = store_firsts(self.first, commits)
-        self.first["span"][keys[firsts]] = np.where(
-            commits.in_transaction[firsts], -1, self.spans.of(commits, firsts)
-        )
         forward = np.flatnonzero(step > 0)
         if len(forward):
             self.of_key.add("steps", keys[forward])
@@ -181,19 +168,12 @@ class Jumps:
             is_larger = step[large_rows] > self.of_key["smallest"][keys[large_rows]]
             if is_larger.any():
                 self._put_largest(self._rows(commits, large_rows[is_larger], step))
-        rows = np.flatnonzero(effective)
-        unknown = commits.previous[rows] == NO_RECORD
-        self.of_key["last_step"][keys[rows]] = np.where(unknown, UNKNOWN, step[rows])
-
-    def _fit(self) -> None:
-        for table in (self.of_key, self.first):
-            table.fit(len(self.keys))
+        rows = np.flatnonzero(commits.effective)
+        self.of_key["last_step"][keys[rows]] = step[rows]
 
     def _steps_before(self, commits: RecordColumns, rows: Array, step: Array) -> Array:
-        """Return the step before each row's; ``UNKNOWN``: it depends on an earlier part."""
         at = commits.previous_row[rows]
-        here = np.where(commits.previous[at] == NO_RECORD, UNKNOWN, step[at])
-        return np.where(at >= 0, here, self.of_key["last_step"][commits.key[rows]])
+        return np.where(at >= 0, step[at], self.of_key["last_step"][commits.key[rows]])
 
     def _rows(
         self, commits: RecordColumns, rows: Array, step: Array, spans: Array | None = None
@@ -245,45 +225,6 @@ class Jumps:
         self.largest = select(joined, order[rank < LARGEST])
         full = order[rank == LARGEST - 1]
         self.of_key["smallest"][joined["key"][full]] = joined["step"][full]
-
-    def absorb(self, later: Jumps) -> None:
-        """Absorb the next part; see ``aggregates``. Its first commits follow commits here."""
-        last = later.keys.entries
-        last_step, own_steps = later.of_key["last_step"].copy(), self.of_key["last_step"].copy()
-        keys, entries = absorb_keys(self.keys, later.keys)
-        self._fit()
-        self.files = max(self.files, later.files, key=len)
-        occurring = np.flatnonzero(last["before"] != NO_RECORD)
-        first, numbers = select(later.first.columns, occurring), keys[occurring]
-        before = entries[occurring]
-        follows = ~first["gone"] & (before["before"] == COMMIT)
-        follows &= ~is_before(before["timestamp"], self.trusted_from_ms)
-        step = np.zeros(len(keys), np.int64)
-        step[occurring] = steps_forward(follows, before["offset"], first["offset"])
-        boundary = {
-            "key": numbers,
-            "step": step[occurring],
-            "ms": elapsed_ms(first["timestamp"], before["timestamp"]),
-            "before": np.append(own_steps, 0)[np.minimum(numbers, len(own_steps))],
-            **{f"previous_{name}": before[name] for name in START},
-            **{name: first[name] for name in (*PLACE, "span")},
-        }
-        forward = boundary["step"] > 0
-        self.of_key["steps"][numbers[forward]] += 1
-        self.of_key["steps"][keys] += later.of_key["steps"]
-        joined = dict(later.largest, key=keys[later.largest["key"]])
-        joined["before"] = np.where(
-            joined["before"] == UNKNOWN, step[later.largest["key"]], joined["before"]
-        )
-        large = boundary["step"] >= self.least
-        self._put_ordinary(numbers[forward & ~large], boundary["step"][forward & ~large])
-        self._put_ordinary(keys, later.of_key["ordinary"])
-        self._put_largest(select(boundary, forward & large))
-        self._put_largest(joined)
-        self.outside.append(select(boundary, forward & (boundary["span"] >= 0)))
-        self.outside += [dict(rows, key=keys[rows["key"]]) for rows in later.outside]
-        last_step = np.where(last_step == UNKNOWN, step, last_step)
-        self.of_key["last_step"][numbers] = last_step[occurring]
 
     def jumps(self, view: PartitionView) -> Iterator[Jump]:
         """Yield the jumps, first those from outside; call it after the last piece."""

@@ -2,7 +2,7 @@
 
 A removal is a tombstone of a key that had a commit, or of a key whose commit the log has lost. A
 tombstone after a tombstone removes nothing. State: an element for each removal, the first commit of
-each key in a part of the log, and the transactions of each key (``pending_keys``).
+each key, and the transactions of each key (``pending_keys``).
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from coterie.insight.offsets.commit_findings import (
     select,
     store_firsts,
 )
-from coterie.insight.offsets.pending_keys import NEVER, UNDECIDED, PendingKeys
-from coterie.insight.records.commit_deltas import absorb_keys
+from coterie.insight.offsets.pending_keys import NEVER, PendingKeys
 from coterie.insight.records.key_index import Key, Keys, Table
 from coterie.insight.records.record_columns import (
     COMMIT,
-    NO_RECORD,
     TOMBSTONE,
     Array,
     RecordColumns,
@@ -110,12 +108,12 @@ class KeyRemovals:
         pending = self.pending.take(commits)
         rows = np.flatnonzero(effective & ((previous == TOMBSTONE) != gone))
         if len(rows):
-            self._put(commits, rows, *pending)
+            self._put(commits, rows, pending)
         rows = np.flatnonzero(effective)
         for name, column in VALUE.items():
             self.last[name][commits.key[rows]] = commits.columns[column][rows]
 
-    def _put(self, commits: RecordColumns, rows: Array, pending: Array, least: Array) -> None:
+    def _put(self, commits: RecordColumns, rows: Array, pending: Array) -> None:
         known, gone = commits.previous[rows] == COMMIT, commits.tombstone
         at = commits.previous_row[rows]
         columns = {name: commits.columns[f"previous_{name}"][rows] for name in START}
@@ -129,45 +127,10 @@ class KeyRemovals:
                 "gone": gone[rows],
                 "known": known,
                 "pending": pending[rows],
-                "least": least[rows],
                 **before,
                 **places_of(commits, rows),
             }
         )
-
-    def absorb(self, later: KeyRemovals) -> None:
-        """Absorb the next part; see ``aggregates``. Its first records may follow records here."""
-        last = later.keys.entries
-        keys, entries = absorb_keys(self.keys, later.keys)
-        for table in (self.first, self.last):
-            table.fit(len(self.keys))
-        earlier_values = {name: self.last[name][keys] for name in VALUE}
-        self.files = max(self.files, later.files, key=len)
-        occurring = np.flatnonzero(last["before"] != NO_RECORD)
-        first = select(later.first.columns, occurring)
-        resumes = ~first["gone"] & (entries["before"][occurring] == TOMBSTONE)
-        resumed = select(first, resumes)
-        count = int(resumes.sum())
-        unknown = {name: np.full(count, -1, np.int64) for name in BEFORE}
-        numbers = keys[occurring]
-        flags = dict.fromkeys(("known", "pending"), np.zeros(count, np.bool_))
-        resumed |= {"key": numbers[resumes], "least": np.full(count, UNDECIDED), **flags, **unknown}
-        self.events.append(resumed)
-        until = self.pending.absorb(later.pending, keys)
-        for events in later.events:
-            of_key = entries[events["key"]]
-            is_first = events["gone"] & ~events["known"]  # the key's first record in the part
-            follows = is_first & (of_key["before"] == COMMIT)
-            joined = dict(events, known=events["known"] | follows, key=keys[events["key"]])
-            columns = {f"before_{name}": of_key[name] for name in START}
-            columns |= {f"before_{name}": earlier_values[name][events["key"]] for name in VALUE}
-            for name, column in columns.items():
-                joined[name] = np.where(follows, column, events[name])
-            joined["pending"] = events["pending"] | (until[events["key"]] > events["least"])
-            self.events.append(select(joined, ~(is_first & (of_key["before"] == TOMBSTONE))))
-        self.last.put_rows(later.last, occurring, numbers)
-        begins = np.flatnonzero(entries["before"] == NO_RECORD)
-        self.first.put_rows(later.first, begins, keys[begins])
 
     def in_order(self) -> dict[str, Array]:
         """Return the removals as columns, by key and in log order.

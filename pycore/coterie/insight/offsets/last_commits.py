@@ -52,12 +52,6 @@ class LastCommits:
             self.pairs.append((self.open["span"][keys].astype(np.int64) << 32) | keys)
             self.times.append(self.open["at_ms"][keys].copy())
 
-    def absorb(self, later: LastCommits, numbers: Array) -> None:
-        """Absorb the next part; ``numbers``: the number here of each of its keys."""
-        later._close(np.arange(later.open.count))
-        self.pairs += [(pairs & ~LOW) | numbers[pairs & LOW] for pairs in later.pairs]
-        self.times += later.times
-
     def by_span(self, keys: Keys) -> CommitTimes:
         """Return the times by span; call it after the last piece."""
         self._close(np.arange(self.open.count))

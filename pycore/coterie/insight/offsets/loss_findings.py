@@ -79,11 +79,6 @@ class Losses:
         for part in self.parts.values():
             part.take(records)
 
-    def absorb(self, later: Losses) -> None:
-        """Absorb the next part; see ``aggregates``."""
-        for name, part in self.parts.items():
-            part.absorb(later.parts[name])
-
     def rows(self, view: PartitionView) -> Iterator[Row]:
         """Yield the findings; call it after the last piece."""
         yield from self.skip_rows(view)

@@ -90,11 +90,6 @@ class Occurrences:
             columns[f"last_{name}"] = occurrences[name][order[lasts]]
         self._merge(ordered[begins], columns)
 
-    def absorb(self, later: Occurrences, numbers: Array) -> None:
-        """Add the occurrences of the next part; ``numbers``: the number here of each key there."""
-        columns = {name: later.table[name] for name in later.table.columns}
-        self._merge(numbers[columns.pop("key")], columns)
-
     def _merge(self, keys: Array, columns: Mapping[str, Array]) -> None:
         slots = self.slots["slot"]
         new = keys[slots[keys] < 0]

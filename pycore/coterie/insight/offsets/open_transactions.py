@@ -97,13 +97,6 @@ class OpenTransactions:
         for name in ("epoch", "offset", "last_ms"):
             self.rows[name] = joined[name][lasts]
 
-    def absorb(self, later: OpenTransactions) -> None:
-        """Absorb the next part; see ``aggregates``."""
-        numbers = self.keys.absorb(later.keys)
-        self.files = max(self.files, later.files, key=len)
-        if len(later.rows["key"]):
-            self._put(dict(later.rows, key=numbers[later.rows["key"]]))
-
     def transactions(self) -> Iterator[OpenTransaction]:
         """Yield the open transactions of each group; call it after the last piece."""
         if not len(self.rows["key"]):

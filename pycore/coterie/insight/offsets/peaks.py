@@ -12,12 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.insight.offsets.commit_findings import PLACES, select, store_firsts
-from coterie.insight.records.commit_deltas import absorb_keys
+from coterie.insight.offsets.commit_findings import select
 from coterie.insight.records.key_index import Keys, Table
 from coterie.insight.records.record_columns import (
     COMMIT,
-    NO_RECORD,
     TOMBSTONE,
     Array,
     RecordColumns,
@@ -33,7 +31,6 @@ class Peaks:
 
     def __init__(self) -> None:
         self.keys = Keys()
-        self.first = Table(gone=(np.bool_, True), **PLACES)  # record of each key in this part
         # Before the falls so far; after those that followed the last highest one.
         self.known = Table(highest=(np.int64, NONE), lowest=(np.int64, REMOVED))
         self.falls = {name: [np.empty(0, np.int64)] for name in FALL}
@@ -42,8 +39,6 @@ class Peaks:
         self.keys.scan = commits.scan
         if not len(self.keys):
             return
-        self.first.fit(len(self.keys))
-        store_firsts(self.first, commits)
         fell = commits.effective & fallen(
             commits.previous, commits.previous_offset, commits.tombstone, commits.offset
         )
@@ -71,22 +66,6 @@ class Peaks:
         lowest[keys[higher]] = REMOVED
         lower &= ~risen[keys]
         np.minimum.at(lowest, keys[lower], to[lower])
-
-    def absorb(self, later: Peaks) -> None:
-        """Absorb the next part; see ``aggregates``. Its first records may follow records here."""
-        last = later.keys.entries
-        keys, entries = absorb_keys(self.keys, later.keys)
-        occurring = np.flatnonzero(last["before"] != NO_RECORD)
-        first, before = select(later.first.columns, occurring), entries[occurring]
-        fell = fallen(before["before"], before["offset"], first["gone"], first["offset"])
-        self._put(
-            keys[occurring[fell]],
-            first["log_offset"][fell],
-            np.where(before["before"][fell] == COMMIT, before["offset"][fell], NONE),
-            np.where(first["gone"][fell], REMOVED, first["offset"][fell]),
-        )
-        rows = {name: np.concatenate(parts) for name, parts in later.falls.items()}
-        self._put(keys[rows["key"]], rows["log_offset"], rows["offset"], rows["to"])
 
     def before(self, keys: Array, log_offset: Array, offset: Array) -> Array:
         """Return the highest offset of some keys before some records.

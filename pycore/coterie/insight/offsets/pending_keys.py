@@ -23,27 +23,22 @@ class PendingKeys:
     """Follows the transactions of each key, piece by piece.
 
     ``until``: the number of the last marker of a transaction with a commit of the key since its
-    last tombstone; 0: of none. ``gone``: whether this part of the log has a tombstone of it.
+    last tombstone; 0: of none.
     """
 
     COLUMNS: ClassVar = frozenset({"number", "decided_by"})
 
     def __init__(self) -> None:
-        self.keys = Table(until=(np.int64, NEVER), gone=(np.bool_, False))
+        self.keys = Table(until=(np.int64, NEVER))
 
-    def take(self, commits: RecordColumns) -> tuple[Array, Array]:
-        """Take the next piece. Return two columns of its rows, which only tombstones fill in.
-
-        They are whether the offset is pending (bool), and the number that the marker of an earlier
-        part has to exceed for it to be so (int64).
-        """
+    def take(self, commits: RecordColumns) -> Array:
+        """Take the next piece; return which of its rows are tombstones of pending offsets; bool."""
         self.keys.fit(commits.scan.key_count)
         pending = np.zeros(len(commits), np.bool_)
-        least = np.full(len(commits), UNDECIDED)
         own, decided = commits.in_transaction, commits.outcome != PENDING
         rows = np.flatnonzero((commits.tombstone & ~own) | (own & (commits.kind == KIND["offset"])))
         if not len(rows):
-            return pending, least
+            return pending
         by_key = rows_by_key(commits.key[rows].astype(np.int64), rows)
         gone = commits.tombstone[by_key.order]
         markers = np.where(decided, commits.decided_by, UNDECIDED)[by_key.order]
@@ -57,23 +52,8 @@ class PendingKeys:
         removed = gone[ends]
         tombstones = by_key.order[ends[removed]]
         pending[tombstones] = until[removed] > commits.number[tombstones]
-        is_fresh = (is_first & ~self.keys["gone"][keys])[removed]
-        least[tombstones[is_fresh]] = commits.number[tombstones[is_fresh]]
         last = by_key.last[ends]
-        self.keys["until"][keys[last]] = np.where(removed, np.minimum(until, 0), until)[last]
-        self.keys["gone"][keys[removed]] = True
-        return pending, least
-
-    def absorb(self, later: PendingKeys, numbers: Array) -> Array:
-        """Absorb the next part, whose keys have these numbers here.
-
-        Return the ``until`` that this part had for each of the later part's keys.
-        """
-        self.keys.fit(int(numbers.max(initial=-1)) + 1)
-        theirs = later.keys
-        earlier = self.keys["until"][numbers]
-        theirs.fit(len(numbers))
-        since = np.where(theirs["gone"], np.minimum(earlier, 0), earlier)
-        self.keys["until"][numbers] = np.maximum(since, theirs["until"])
-        self.keys["gone"][numbers] |= theirs["gone"]
-        return earlier
+        of_key = np.maximum.reduceat(until, np.flatnonzero(is_first))
+        since = np.where(removed, np.minimum(until, 0), until)[last]
+        self.keys["until"][keys[last]] = np.maximum(since, np.minimum(of_key, 0))
+        return pending

@@ -8,15 +8,14 @@ or comes from a consumer that assigns partitions to itself: the log cannot tell 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.insight.groups.causes import counted
-from coterie.insight.records.commit_deltas import CommitDeltas, deltas_of
 from coterie.insight.records.key_index import Keys
-from coterie.insight.records.record_columns import Array, RecordColumns
+from coterie.insight.records.record_columns import COMMIT, Array, RecordColumns
 from coterie.insight.tables import shortened
 
 REWIND, RESET = "rewind", "reset"
@@ -48,7 +47,6 @@ class CommitRequest(NamedTuple):
     log_offset: int
     file: str
     position: int
-    number: int
 
     def row(self, who: str) -> Row:
         """Return the row; ``who`` could commit then: ``MEMBERS``, ``OUTSIDE`` or ``UNKNOWN``."""
@@ -84,8 +82,8 @@ class CommitRequests:
         The first requests that set offsets back.
     count : int
         The number of all requests that set offsets back.
-    until, last : int
-        The time of the last one, and the number of its batch's first record.
+    until : int
+        The time of the last one.
     every : list of CommitRequest
         The first requests that set offsets back or belong to no transaction: the reported ones, and
         at most one more.
@@ -94,18 +92,7 @@ class CommitRequests:
     back: list[CommitRequest] = field(default_factory=list)
     count: int = 0
     until: int = -1
-    last: int = -1
     every: list[CommitRequest] = field(default_factory=list)
-
-    def absorb(self, other: CommitRequests) -> None:
-        """Merge the requests of another part, which may precede some of these."""
-        if other.last > self.last:
-            self.until, self.last = other.until, other.last
-        self.count += other.count
-        self.back = sorted(self.back + other.back, key=lambda request: request.number)[:MAX_ROWS]
-        self.every = sorted(self.every + other.every, key=lambda request: request.number)[
-            : MAX_ROWS + 1
-        ]
 
     def rows(self, who: str, every: bool) -> list[Row]:
         """Return a row for each request that set offsets back.
@@ -129,8 +116,13 @@ class OffsetChanges:
 
     Attributes
     ----------
-    deltas : CommitDeltas
-        The rows' deltas.
+    key : int32
+        The rows' key numbers.
+    fresh : bool
+        Whether there is no offset before: the first commit of its key, a tombstone, or the commit
+        after one.
+    before : int64
+        The offset before; undefined where ``fresh``.
     span : int64
         The span number of each row.
     batch : int64
@@ -143,7 +135,9 @@ class OffsetChanges:
         The name of their file.
     """
 
-    deltas: CommitDeltas
+    key: Array
+    fresh: Array
+    before: Array
     span: Array
     batch: Array
     offset: Array
@@ -154,23 +148,19 @@ class OffsetChanges:
 
     @classmethod
     def of(cls, commits: RecordColumns, rows: Array, span: Array) -> OffsetChanges:
-        columns = {name: column[rows] for name, column in commits.columns.items()}
-        chosen = replace(commits, columns=columns)
-        used, batch = np.unique(chosen.batch, return_inverse=True)
+        used, batch = np.unique(commits.batch[rows], return_inverse=True)
         return cls(
-            deltas_of(chosen),
+            commits.key[rows],
+            commits.tombstone[rows] | (commits.previous[rows] != COMMIT),
+            commits.previous_offset[rows],
             span,
             batch,
-            chosen.offset,
-            chosen.timestamp,
-            chosen.log_offset,
+            commits.offset[rows],
+            commits.timestamp[rows],
+            commits.log_offset[rows],
             commits.batches[used],
             commits.files[commits.file_number],
         )
-
-    def follow(self, entries: Array, numbers: Array) -> OffsetChanges:
-        """Return the changes, continuing an earlier part; see ``CommitDeltas.follow``."""
-        return replace(self, deltas=self.deltas.follow(entries, numbers))
 
 
 class Rewinds:
@@ -187,19 +177,15 @@ class Rewinds:
     def __init__(self, every: Array, keys: Keys) -> None:
         self.every = every.copy()
         self.keys = keys
-        self.known = keys.known  # a cache of the scan's entries
+        self.known = keys.entries  # a cache
         self.requests_of_span: dict[int, CommitRequests] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"known": self.known[:0]}
 
     def take(self, changes: OffsetChanges) -> None:
         """Take the requests of the next piece; those that may be reported must be among them."""
-        deltas = changes.deltas
         code = (changes.span << 32) | changes.batch
         rows = np.argsort(code, kind="stable")  # rows of one request in log order
         code = code[rows]
-        back = ~deltas.fresh[rows] & (deltas.change[rows] < 0)
+        back = (~changes.fresh & (changes.offset < changes.before))[rows]
         plain = is_plain(changes.batches)[changes.batch[rows]]
         # Only requests that may be reported are examined one by one.
         chosen = np.unique(code[back | (plain & self.every[changes.span[rows]])])
@@ -213,9 +199,6 @@ class Rewinds:
             requests.count += is_back
             if is_back:
                 requests.until = int(changes.timestamp[request_rows[-1]])
-                requests.last = int(
-                    changes.batches["first_number"][changes.batch[request_rows[-1]]]
-                )
             stores_any = self.every[span] and len(requests.every) <= MAX_ROWS
             stores_back = is_back and len(requests.back) < MAX_ROWS
             if not stores_any and not stores_back:
@@ -228,46 +211,39 @@ class Rewinds:
                 self.every[span] = len(requests.every) <= MAX_ROWS
 
     def _request(self, changes: OffsetChanges, rows: Array) -> CommitRequest:
-        deltas = changes.deltas.select(rows)
-        change = np.where(deltas.fresh, 0, deltas.change)
+        fresh = changes.fresh[rows]
+        change = np.where(fresh, 0, changes.offset[rows] - changes.before[rows])
         back = change < 0
         shown = back if back.any() else np.ones(len(rows), dtype=np.bool_)
         batch = changes.batches[changes.batch[rows[0]]]
         return CommitRequest(
             int(back.sum()),
             int((change > 0).sum()),
-            int(deltas.fresh.sum()),
+            int(fresh.sum()),
             int(shown.sum()),
-            self._places(deltas.select(shown), changes.offset[rows[shown]]),
+            self._places(changes, rows[shown]),
             not is_plain(batch),
             int(changes.timestamp[rows[0]]),
             int(changes.log_offset[rows[0]]),
             changes.file,
             int(batch["position"]),
-            int(batch["first_number"]),
         )
 
-    def _places(self, deltas: CommitDeltas, offset: Array) -> str:
-        """Return some commits' changes as text, the first with their partitions."""
+    def _places(self, changes: OffsetChanges, rows: Array) -> str:
+        """Return some changes as text, the first with their partitions."""
         names = []
-        for at, key in enumerate(deltas.keys[:NAMED].tolist()):
-            was = "" if deltas.fresh[at] else f"{deltas.before['offset'][at]} to "
-            topic, partition = self._place(key)
-            names.append(f"{shortened(topic)}-{partition} {was}{offset[at]}")
-        more = [f"{len(offset) - NAMED} more"] if len(offset) > NAMED else []
+        for row in rows[:NAMED].tolist():
+            was = "" if changes.fresh[row] else f"{changes.before[row]} to "
+            topic, partition = self._place(int(changes.key[row]))
+            names.append(f"{shortened(topic)}-{partition} {was}{changes.offset[row]}")
+        more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
         return ", ".join([*names, *more])
 
     def _place(self, key: int) -> tuple[str, int]:
-        scan = self.keys.scan
-        if scan is not None and len(self.known) <= key:
-            self.known = np.append(self.known, scan.keys(len(self.known)))
-        entries, names = (self.keys.known, self.keys) if scan is None else (self.known, scan)
-        return names.topics[entries["topic"][key]], int(entries["partition"][key])
-
-    def absorb(self, later: Rewinds) -> None:
-        """Absorb the next part's requests; see ``CommitRequests.absorb``."""
-        for span, requests in later.requests_of_span.items():
-            self.requests_of_span.setdefault(span, CommitRequests()).absorb(requests)
+        if len(self.known) <= key:
+            self.known = self.keys.entries
+        at = self.known[key]
+        return self.keys.topic_names[at["topic"]], int(at["partition"])
 
     def of(self, span: int) -> CommitRequests:
         return self.requests_of_span.get(span, CommitRequests())

@@ -18,17 +18,13 @@ import numpy as np
 
 from coterie.insight.offsets.commit_findings import (
     PLACE,
-    PLACES,
     places_of,
     select,
-    store_firsts,
 )
 from coterie.insight.offsets.weights import distinct
-from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import LOW, Key, Keys, Table, rows_by_key
 from coterie.insight.records.record_columns import (
     COMMIT,
-    NO_RECORD,
     Array,
     RecordColumns,
     is_before,
@@ -102,13 +98,10 @@ class Stalls:
         self.active = ActiveSlices(max(stall_ms // SLICES, LEAST_SLICE_MS))
         self.keys = Keys()
         self.files: list[str] = []
-        self.first = Table(gone=(np.bool_, True), **PLACES)  # record of each key in this part
         self.moved = Table(
-            **dict.fromkeys((*MOVE, "first_ms"), (np.int64, NEVER)),
-            known=(np.bool_, False),  # it moved, or was removed, in this part
+            **dict.fromkeys(MOVE, (np.int64, NEVER)),
             moves=(np.int64, 0),
             longest=(np.int64, 0),
-            **{f"first_{name}": (np.int64, 0) for name in (*PLACE, "stood")},
         )
         self.pauses: list[Columns] = []
 
@@ -116,8 +109,7 @@ class Stalls:
         self.keys.scan, self.files = commits.scan, commits.files
         if not len(self.keys):
             return
-        self._fit()
-        store_firsts(self.first, commits)
+        self.moved.fit(len(self.keys))
         moves = (commits.previous == COMMIT) & (commits.offset != commits.previous_offset)
         moves &= commits.timestamp >= 0
         rows = np.flatnonzero(np.where(commits.tombstone, commits.effective, moves))
@@ -130,10 +122,6 @@ class Stalls:
         keys = events.keys.astype(np.int64)
         self.active.add(self.keys, keys[~gone], ms[~gone])
         self._put({"key": keys, "ms": ms, "stood": commits.previous_offset[rows], **places})
-
-    def _fit(self) -> None:
-        for table in (self.first, self.moved):
-            table.fit(len(self.keys))
 
     def _put(self, events: Columns) -> None:
         """Add moves and removals (``ms`` NEVER), sorted by key, each key's in log order."""
@@ -151,12 +139,8 @@ class Stalls:
         count += np.repeat(moved["moves"][of_start] - count[starts], sizes)
         measured = {"pause": pause, "since": since, "longest": longest, "moves": count}
         self._put_pauses({**events, **measured, "since_log_offset": since_log_offset})
-        new = ~moved["known"][of_start]
-        for name in (*MOVE, "stood"):
-            moved[f"first_{name}"][of_start[new]] = events[name][starts[new]]
         for name in MOVE:
             moved[name][of_start] = events[name][lasts]
-        moved["known"][of_start] = True
         moved["longest"][of_start] = np.maximum(longest, pause)[lasts]
         moved["moves"][of_start] = (count + is_move)[lasts]
 
@@ -165,43 +149,6 @@ class Stalls:
         long = rows["pause"] >= np.maximum(self.stall_ms, TIMES_LONGER * rows["longest"])
         if long.any():
             self.pauses.append({name: rows[name][long] for name in PAUSE})
-
-    def absorb(self, later: Stalls) -> None:
-        """Absorb the next part; see ``aggregates``. Its first commits follow commits here."""
-        last = later.keys.entries
-        keys, entries = absorb_keys(self.keys, later.keys)
-        self._fit()
-        self.files = max(self.files, later.files, key=len)
-        self.active.absorb(later.active)
-        occurring = np.flatnonzero(last["before"] != NO_RECORD)
-        first, numbers = select(later.first.columns, occurring), keys[occurring]
-        before = entries[occurring]
-        moves = ~first["gone"] & (before["before"] == COMMIT) & (first["timestamp"] >= 0)
-        moves &= first["offset"] != before["offset"]
-        events = {**first, "key": numbers, "ms": first["timestamp"], "stood": before["offset"]}
-        self._put_sorted(select(events, moves))
-        self.active.add(self.keys, numbers[moves], first["timestamp"][moves])
-        inner = {name: np.zeros(len(keys), np.int64) for name in ("longest", "moves")}
-        known = np.flatnonzero(later.moved["known"])
-        events = {name: later.moved[f"first_{name}"][known] for name in (*MOVE, "stood")}
-        of_known, moved = keys[known], self.moved
-        self._put_sorted({**events, "key": of_known})
-        inner["longest"][known] = moved["longest"][of_known]
-        inner["moves"][known] = moved["moves"][of_known] - (events["ms"] >= 0)
-        for rows in later.pauses:
-            local = rows["key"]
-            longest = np.maximum(rows["longest"], inner["longest"][local])
-            count = rows["moves"] + inner["moves"][local]
-            self._put_pauses(dict(rows, key=keys[local], longest=longest, moves=count))
-        for name in MOVE:
-            moved[name][of_known] = later.moved[name][known]
-        longest = later.moved["longest"][known]
-        moved["longest"][of_known] = np.maximum(moved["longest"][of_known], longest)
-        moved["moves"][of_known] = inner["moves"][known] + later.moved["moves"][known]
-
-    def _put_sorted(self, events: Columns) -> None:
-        if len(events["key"]):
-            self._put(select(events, np.argsort(events["key"])))
 
     def stalls(self, end_ms: int) -> Iterator[Stall]:
         """Yield the stalls; call it after the last piece. ``end_ms``: the end of the log."""
@@ -261,21 +208,16 @@ class ActiveSlices:
         self.ends = np.empty(0, np.int64)  # behind its last slice
         self.recent: list[Array] = []  # slices that are in no run yet
 
-    def __getstate__(self) -> dict[str, object]:
-        self._settle()
-        return self.__dict__ | {"number_of_key": self.number_of_key[:0]}
-
     def _numbers(self, keys: Keys, of: Array) -> Array:
         """Return the number of the group and topic of some keys."""
         known = len(self.number_of_key)
         if len(keys) > known:
-            state = keys.__getstate__()
-            entries = state["known"][known:]
+            entries = keys.entries[known:]
             codes = entries["group"].astype(np.int64) << 32 | entries["topic"]
             pairs, which = np.unique(codes, return_inverse=True)
             new = [
                 self.numbers.setdefault(
-                    (state["groups"][pair >> 32], state["topics"][pair & LOW]), len(self.numbers)
+                    (keys.group_names[pair >> 32], keys.topic_names[pair & LOW]), len(self.numbers)
                 )
                 for pair in pairs.tolist()
             ]
@@ -319,21 +261,6 @@ class ActiveSlices:
         ends = numbers + (self.ends - numbers + 1 >> 1)
         self.begins = self.ends = self.begins[:0]
         self._merge(begins, ends)
-
-    def absorb(self, later: ActiveSlices) -> None:
-        self._settle()
-        later._settle()
-        while self.slice_ms < later.slice_ms:
-            self._double()
-        while later.slice_ms < self.slice_ms:
-            later._double()
-        renumbered = np.array(
-            [self.numbers.setdefault(pair, len(self.numbers)) for pair in later.numbers], np.int64
-        )
-        if len(later.begins):
-            of = later.begins >> SLICE_BITS
-            moved = (renumbered[of] - of) * (1 << SLICE_BITS)
-            self._merge(later.begins + moved, later.ends + moved)
 
     def during(self, keys: Keys, rows: Columns) -> Array:
         """Return in which pauses the topic moved in half of the slices; bool."""

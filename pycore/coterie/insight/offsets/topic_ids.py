@@ -31,7 +31,7 @@ class TopicIds:
         self.ids = Table(**dict.fromkeys(names, (np.int64, 0)))
 
     def take(self, commits: RecordColumns) -> None:
-        self.keys.follow(commits)
+        self.keys.scan = commits.scan
         self.ids.fit(len(self.keys))
         known = (commits.topic_id_high | commits.topic_id_low) != 0
         rows = np.flatnonzero(commits.effective & known)
@@ -39,15 +39,6 @@ class TopicIds:
         for when, some in ((THEN, rows[in_time]), (LAST, rows)):
             for half in HALVES:
                 self.ids[f"{when}_{half}"][commits.key[some]] = commits.columns[half][some]
-
-    def absorb(self, later: TopicIds) -> None:
-        """Absorb the next part; see ``aggregates``."""
-        numbers = self.keys.absorb(later.keys)
-        self.ids.fit(len(self.keys))
-        for when in (THEN, LAST):
-            rows = np.flatnonzero(has_id(later.ids, when))
-            for half in HALVES:
-                self.ids[f"{when}_{half}"][numbers[rows]] = later.ids[f"{when}_{half}"][rows]
 
     def changed(self) -> set[Key]:
         """Return the keys whose last commit is of another topic than the one up to the time."""

@@ -40,15 +40,6 @@ class UndoneTransactions:
         ):
             self.ended[producer] = self.ended.get(producer, 0) + count
 
-    def absorb(self, later: UndoneTransactions) -> None:
-        for place, transactions in later.transactions.items():
-            self.transactions.setdefault(place, set()).update(
-                (producer, ordinal + self.ended.get(producer, 0))
-                for producer, ordinal in transactions
-            )
-        for producer, count in later.ended.items():
-            self.ended[producer] = self.ended.get(producer, 0) + count
-
     def aborted(self, span: int) -> int:
         """Return the number of aborted transactions with a commit in a span."""
         return len(self.transactions.get((span, ABORTED), ()))

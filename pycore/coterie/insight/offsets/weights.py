@@ -6,7 +6,7 @@ order. If several rows write to one key's entry, numpy keeps the last value, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,15 +43,6 @@ class LogSection:
         record |= size
         self.last[kind]["record"][key] = record
 
-    def absorb(self, later: LogSection, keys: Mapping[int, Array], bucket: Array) -> None:
-        """Absorb the next part; ``keys`` and ``bucket`` map its numbers to those here."""
-        for name in self.sums.fields:
-            self.sums[name][bucket[: later.sums.count]] += later.sums[name]
-        for kind, last in enumerate(later.last):
-            used = np.flatnonzero(last["record"] >= 0)
-            record = last["record"][used]
-            self.set_last(kind, keys[kind][used], bucket[record >> 32], record & LOW)
-
 
 def superseded(sections: Sequence[LogSection]) -> list[tuple[Array, Array]]:
     """Return the records and bytes of each bucket that the records of each section supersede.
@@ -83,8 +74,7 @@ class CommitIntervals:
 
     def __init__(self) -> None:
         self.sums = Table(passed_ms=(np.int64, 0), begun=(np.int64, 0))
-        buckets = dict.fromkeys(("bucket", "first_bucket"), (np.int32, -1))
-        self.last = Table(**buckets, ms=(np.int64, -1), first_ms=(np.int64, -1))
+        self.last = Table(bucket=(np.int32, -1), ms=(np.int64, -1))
 
     def fit(self, buckets: int, keys: int) -> None:
         self.last.fit(keys)
@@ -112,9 +102,6 @@ class CommitIntervals:
         self._end(before[begins], before_ms[begins])
         np.subtract.at(self.sums["passed_ms"], bucket[begins], ms[begins])
         self.sums.add("begun", bucket[begins])
-        new = starts[before[starts] < 0]
-        self.last["first_bucket"][key[new]] = bucket[new]
-        self.last["first_ms"][key[new]] = ms[new]
         self.last["bucket"][key] = bucket
         return bucket[begins], key[begins]
 
@@ -122,24 +109,6 @@ class CommitIntervals:
         """End runs; bucket -1: there was none."""
         existing = bucket >= 0
         np.add.at(self.sums["passed_ms"], bucket[existing], ms[existing])
-
-    def absorb(self, later: CommitIntervals, keys: Array, bucket: Array) -> None:
-        """Absorb the next part; ``keys`` and ``bucket`` map its numbers to those here."""
-        for name in self.sums.fields:
-            self.sums[name][bucket[: later.sums.count]] += later.sums[name]
-        used = np.flatnonzero(later.last["bucket"] >= 0)
-        key = keys[used]
-        first, first_ms = bucket[later.last["first_bucket"][used]], later.last["first_ms"][used]
-        before, before_ms = self.last["bucket"][key], self.last["ms"][key]
-        continues = before == first  # the run continues: it neither ended nor began
-        self._end(before[~continues], before_ms[~continues])
-        np.add.at(self.sums["passed_ms"], first[continues], first_ms[continues])
-        np.subtract.at(self.sums["begun"], first[continues], 1)
-        new = before < 0
-        self.last["first_bucket"][key[new]] = first[new]
-        self.last["first_ms"][key[new]] = first_ms[new]
-        self.last["bucket"][key] = bucket[later.last["bucket"][used]]
-        self.last["ms"][key] = later.last["ms"][used]
 
     def passed_ms(self) -> Array:
         """Return the time between the commits of each bucket, with all runs ended."""

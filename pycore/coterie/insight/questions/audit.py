@@ -241,7 +241,7 @@ FINDERS = (
         lambda view, parameters, outages: flapping_clients(
             view, parameters.flap_count, parameters.flap_window_ms, outages.outages(view)
         ),
-        lambda view, parameters: OutageDetector(view.trusted_from_ms, (), in_parts=view.in_parts),
+        lambda view, parameters: OutageDetector(view.trusted_from_ms, ()),
     ),
     Finder(
         (PROTOCOLS,),

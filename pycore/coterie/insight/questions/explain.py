@@ -178,7 +178,7 @@ class PartitionTimelines:
     def aggregates(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
         view = self.view
         unfilled: tuple[Aggregate, ...] = (
-            outages.OutageDetector(view.trusted_from_ms, self.loads, in_parts=view.in_parts),
+            outages.OutageDetector(view.trusted_from_ms, self.loads),
             RequestBatches(),
             CommitSpans(view, self.events),
         )
@@ -189,7 +189,7 @@ class PartitionTimelines:
         }
         filled_together[REMOVALS] = view.record_filter, KeyRemovals()
         filled_together[CLOCK] = view.record_filter, ClockSteps()
-        return filled_together | (self.of_all_groups() if view.parts is not None else {})
+        return filled_together
 
     def of_all_groups(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
         """Return the aggregate of the removals of all groups, requested or not."""
@@ -208,7 +208,7 @@ class PartitionTimelines:
         self.counts_requests: bool = filled[REQUESTS].one_request_each
         self.clock_steps: list[ClockStep] = filled[CLOCK].steps
         removed: KeyRemovals = filled[REMOVALS]
-        if self.view.parts is None and any(removed.rows()):
+        if any(removed.rows()):
             filled = filled | run_aggregates(self.view, self.of_all_groups())
         neighbours: KeyRemovals = filled.get(OF_ALL_GROUPS, removed)
         self.removal_events = RemovalEvents(self.view, removed, neighbours, self.removal_lines)

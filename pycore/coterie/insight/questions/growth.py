@@ -33,7 +33,7 @@ from coterie.insight.offsets.weights import (
 )
 from coterie.insight.parameters import check_bounds, parameter
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
-from coterie.insight.records.key_index import LOW, KeyNumbers, Keys, NameNumbers, Table
+from coterie.insight.records.key_index import LOW, KeyNumbers, Table
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.insight.records.record_columns import (
     COMMITTED,
@@ -174,7 +174,6 @@ class TopicWeights:
         self.sums = Table(**counts, first=(np.int64, NEVER), last=(np.int64, -1))
         self.sections = [LogSection(len(KEYED_KINDS)) for _ in SECTIONS]
         self.intervals = CommitIntervals()
-        self.commit_keys = Keys()
         self.newer_keys = KeyNumbers()
         self.pairs = {kind: DistinctKeys() for kind in KEYED_KINDS}
         self.open: dict[int, Row] = {}
@@ -209,7 +208,6 @@ class TopicWeights:
         codes = code_of(new["group"], new["topic"])
         self.category_of_key["category"][known:-1] = self.categories.of(codes)
         what = np.zeros(len(records), np.int8)  # COMMITS
-        self.commit_keys.scan = records.scan
         key = records.key.astype(np.int64)
         category = self.category_of_key["category"][key]
         others = np.flatnonzero(records.kind > KIND["offset_tombstone"])
@@ -239,7 +237,8 @@ class TopicWeights:
 
     def _fit(self) -> None:
         buckets = len(self.buckets)
-        keys = len(self.commit_keys), len(self.groups), len(self.newer_keys)  # of each keyed kind
+        commits = max(self.category_of_key.count - 1, 0)
+        keys = commits, len(self.groups), len(self.newer_keys)  # of each keyed kind
         self.sums.fit(buckets)
         self.intervals.fit(buckets, keys[COMMITS])
         for section in self.sections:
@@ -296,37 +295,6 @@ class TopicWeights:
                     "position": int(rows.position[row]),
                 },
             )
-
-    def absorb(self, later: TopicWeights) -> None:
-        """Absorb the aggregate of the next part; see ``aggregates``."""
-        groups, topics = NameNumbers(self.groups), NameNumbers(self.topics)
-        self.groups, self.topics = groups.absorb(later.groups), topics.absorb(later.topics)
-        group, topic = groups.numbers(later.groups), topics.numbers(later.topics)
-        self.empty_bytes += later.empty_bytes
-        category = self.categories.of(renumbered(later.categories.all(), group, topic))
-        span = self.spans.of(later.spans.all())
-        codes = later.buckets.all()
-        bucket = self.buckets.of((span[codes >> 32] << 32) | category[codes & LOW])
-        keys = {
-            COMMITS: self.commit_keys.absorb(later.commit_keys),
-            GROUP: group,
-            NEWER: self.newer_keys.of(later.newer_keys),
-        }
-        self._fit()
-        at = bucket[: later.sums.count]
-        for name in COUNTS:
-            self.sums[name][at] += later.sums[name]
-        self.sums["first"][at] = np.minimum(self.sums["first"][at], later.sums["first"])
-        self.sums["last"][at] = np.maximum(self.sums["last"][at], later.sums["last"])
-        for ours, theirs in zip(self.sections, later.sections, strict=True):
-            ours.absorb(theirs, keys, bucket)
-        self.intervals.absorb(later.intervals, keys[COMMITS], bucket)
-        for kind, pairs in self.pairs.items():
-            pairs.absorb(later.pairs[kind], keys[kind], bucket)
-        for number, pending in later.open.items():
-            opened = self.open.setdefault(int(bucket[number]), {})
-            for producer_id, first in pending.items():
-                opened.setdefault(producer_id, first)  # the earlier one remains
 
     def rows(self, partition: int | None) -> Iterator[Row]:
         """Yield a row for each bucket with a record, in order of first occurrence."""
@@ -397,24 +365,10 @@ class DistinctKeys:
             if sum(map(len, self.pairs)) > 2 * max(len(self.pairs[0]), PAIRS_AT_ONCE):
                 self.pairs = [distinct(np.concatenate(self.pairs))]
 
-    def absorb(self, later: DistinctKeys, keys: Array, bucket: Array) -> None:
-        """Absorb the next part; ``keys`` and ``bucket`` map its numbers to those here."""
-        for pairs in later.pairs:
-            self.add(bucket[pairs >> 32], keys[pairs & LOW])
-
     def keys_per_bucket(self, count: int) -> Array:
         """Return the number of distinct keys in each of ``count`` buckets."""
         pairs = distinct(np.concatenate([np.empty(0, np.int64), *self.pairs]))
         return np.bincount(pairs >> 32, minlength=count)
-
-
-def renumbered(codes: Array, groups: Array, topics: Array) -> Array:
-    """Return the codes of categories after their groups and topics were numbered anew."""
-    group, topic = codes >> 32, codes.astype(np.int32)
-    group = np.where(group >= 0, np.append(groups, 0)[np.maximum(group, -1)], group)
-    topic = np.where(topic >= 0, np.append(topics, 0)[np.maximum(topic, -1)], topic)
-    renumbered_codes: Array = np.where(codes == BEFORE, BEFORE, code_of(group, topic))
-    return renumbered_codes
 
 
 def code_of(group: Array, topic: Array) -> Array:

@@ -122,8 +122,7 @@ def aggregates(
     if states(view, parameters):
         return {}
     times = SampleTimes(parameters.ends, time_of(view, parameters))
-    whole = view.parts is None  # parts of other processes go by the records' own times
-    set_back = SetBack.of(view.segments, view.read_segment_bytes) if whole else SetBack()
+    set_back = SetBack.of(view.segments, view.read_segment_bytes)
     record_filter = RecordFilter(view.groups, None)
     follows_4x = view.of(record_filter).fold.follows_4x
     return {VISIBLE: (record_filter, OffsetsAtTimes(times, set_back, follows_4x))}

@@ -21,7 +21,3 @@ class RequestBatches:
 
     def take(self, records: RecordColumns) -> None:
         self.one_request_each = self.one_request_each and not records.batches["mixed"].any()
-
-    def absorb(self, later: RequestBatches) -> None:
-        """Absorb the aggregate of the next part; see ``aggregates``."""
-        self.one_request_each = self.one_request_each and later.one_request_each

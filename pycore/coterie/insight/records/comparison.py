@@ -18,8 +18,8 @@ from typing import Any
 from coterie.base.ordering import partition_order
 from coterie.insight.records.common_prefix import Common, common_prefix
 from coterie.insight.records.copy_tails import GROUP_FIELDS, Tail, tail_of
-from coterie.insight.records.cut import Cancellation
 from coterie.insight.records.partition_copy import PartitionCopy
+from coterie.insight.records.threads import Cancellation
 from coterie.log.folders import Listing, Segment
 from coterie.log.topic_id import newest_topic
 from coterie.state.parallel_scan import UNIT_BYTES_MIN, cores

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from coterie._core.codec.layout import decode_utf8
 from coterie.errors import CoterieError
@@ -17,7 +17,6 @@ from coterie.errors import CoterieError
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
 
-CHUNK_BYTES = 4 << 20
 MEMORY_BYTES = 4 << 20  # of keys and values; more go to a temporary file
 
 
@@ -108,17 +107,6 @@ class GroupRecords(Sequence[GroupRecord]):
         if fold.group_records:
             fold.group_records.clear()
 
-    def absorb(self, later: GroupRecords) -> None:
-        base = self.spool.end
-        self.places += [place._replace(at=place.at + base) for place in later.places]
-        for chunk in later.chunks():
-            self.spool.append(chunk)
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of a whole log in chunks."""
-        for at in range(0, self.spool.end, CHUNK_BYTES):
-            yield self.spool.read(at, min(CHUNK_BYTES, self.spool.end - at))
-
     def part(self, numbers: Iterable[int]) -> GroupRecords:
         """Return some of the records as a log that shares the bytes."""
         part = GroupRecords.__new__(GroupRecords)
@@ -132,14 +120,6 @@ class GroupRecords(Sequence[GroupRecord]):
         for number, place in enumerate(self.places):
             numbers.setdefault(place.group, []).append(number)
         return {group: self.part(of_group) for group, of_group in numbers.items()}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the places; send the bytes as :meth:`chunks`, and append them to ``spool``."""
-        return {"places": self.places}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.places = state["places"]
-        self.spool = Spool()
 
     def __len__(self) -> int:
         return len(self.places)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coterie._core.fold.record_scan import KEY_DTYPE, RecordScan
-from coterie.insight.records.record_columns import NO_RECORD, Array, RecordColumns
+from coterie.insight.records.record_columns import Array, RecordColumns
 
 Key = tuple[str, str, int]
 LOW = 0xFFFFFFFF
@@ -53,60 +53,34 @@ def rows_by_key(keys: Array, rows: Array) -> RowsByKey:
 class Keys:
     """The keys of a partition's commits, numbered from 0 up, the same in all pieces.
 
-    The numbers are those of the scan that made the pieces, until another part's keys are absorbed.
+    The numbers are those of ``scan``, which made the pieces; None: there was no piece yet.
     """
 
     def __init__(self) -> None:
         self.scan: RecordScan | None = None
-        self.known = np.empty(0, KEY_DTYPE)
-        self.groups: list[str] = []
-        self.topics: list[str] = []
 
     @property
     def entries(self) -> Array:
         """Each key with its last effective record; see ``RecordScan.keys``."""
-        return self.known if self.scan is None else self.scan.keys()
+        return np.empty(0, KEY_DTYPE) if self.scan is None else self.scan.keys()
 
     def __len__(self) -> int:
-        return len(self.known) if self.scan is None else self.scan.key_count
+        return 0 if self.scan is None else self.scan.key_count
+
+    @property
+    def group_names(self) -> list[str]:
+        """The group names, indexed by an entry's ``group``."""
+        return [] if self.scan is None else self.scan.groups
 
     @property
     def topic_names(self) -> list[str]:
         """The topic names, indexed by an entry's ``topic``."""
-        return self.topics if self.scan is None else self.scan.topics
-
-    def follow(self, commits: RecordColumns) -> None:
-        """Use the keys of the scan that made a piece."""
-        self.scan = commits.scan
+        return [] if self.scan is None else self.scan.topics
 
     def of(self, commits: RecordColumns, rows: Array) -> Array:
         """Return the key number of each row; the rows must be commits or their tombstones."""
         self.scan = commits.scan
         numbers: Array = commits.key[rows].astype(np.int64)
-        return numbers
-
-    def absorb(self, later: Keys) -> Array:
-        """Add the keys of the next part; return their numbers in this object.
-
-        The last record of a key comes from the next part, if it has one there.
-        """
-        own = self.__getstate__()
-        entries, other = own["known"], later.__getstate__()
-        self.groups = NameNumbers(own["groups"]).absorb(other["groups"])
-        self.topics = NameNumbers(own["topics"]).absorb(other["topics"])
-        moved = other["known"].copy()
-        moved["group"] = NameNumbers(self.groups).numbers(other["groups"])[moved["group"]]
-        moved["topic"] = NameNumbers(self.topics).numbers(other["topics"])[moved["topic"]]
-        _, first, codes = np.unique(
-            codes_of(np.append(entries, moved)), return_index=True, return_inverse=True
-        )
-        # The first occurrence of a code gives its number: that of a known key, or the next new one.
-        new = np.sort(first[first >= len(entries)])
-        number = np.where(first < len(entries), first, len(entries) + np.searchsorted(new, first))
-        numbers: Array = number[codes[len(entries) :]]
-        self.scan, self.known = None, np.append(entries, moved[new - len(entries)])
-        has_record = moved["before"] != NO_RECORD
-        self.known[numbers[has_record]] = moved[has_record]
         return numbers
 
     def grouped(self, commits: RecordColumns, rows: Array) -> RowsByKey:
@@ -118,19 +92,13 @@ class Keys:
 
         ``among``: only the keys with these numbers.
         """
-        state = self.__getstate__()
-        entries, groups, topics = state["known"], state["groups"], state["topics"]
+        entries, groups, topics = self.entries, self.group_names, self.topic_names
         order = np.lexsort((entries["partition"].astype(np.uint32), pair_ranks(entries)))
         if among is not None:
             order = order[np.isin(order, list(among))]
         columns = (entries[name][order].tolist() for name in ("group", "topic", "partition"))
         for number, group, topic, partition in zip(order.tolist(), *columns, strict=True):
             yield number, (groups[group], topics[topic], partition)
-
-    def __getstate__(self) -> dict[str, Any]:
-        names = self if self.scan is None else self.scan
-        state = {"groups": names.groups, "topics": names.topics}
-        return state | {"scan": None, "known": self.entries}
 
 
 def pair_ranks(entries: Array) -> Array:
@@ -139,27 +107,6 @@ def pair_ranks(entries: Array) -> Array:
     _, first, pair = np.unique(pairs, return_index=True, return_inverse=True)
     ranks: Array = first[pair]
     return ranks
-
-
-def codes_of(entries: Array) -> Array:
-    """Return a number (int64) for each key; equal keys have equal numbers."""
-    codes: Array = pair_ranks(entries) << 32 | entries["partition"].astype(np.uint32)
-    return codes
-
-
-class NameNumbers(dict[str, int]):
-    """Names with numbers from 0 up."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        super().__init__((name, number) for number, name in enumerate(names))
-
-    def absorb(self, later: Iterable[str]) -> list[str]:
-        for name in later:
-            self.setdefault(name, len(self))
-        return list(self)
-
-    def numbers(self, names: Iterable[str]) -> Array:
-        return np.array([self[name] for name in names], np.int32)
 
 
 class KeyNumbers(dict[Any, int]):
@@ -203,15 +150,6 @@ class Table:
         else:
             column += np.bincount(at, weight, len(column)).astype(column.dtype)
 
-    def put_rows(self, other: Table, rows: Array, at: Array) -> None:
-        """Copy rows of another table over rows of this one."""
-        for name in self.columns:
-            self[name][at] = other[name][rows]
-
     def __getitem__(self, name: str) -> Array:
         column: Array = self.columns[name]
         return column[: self.count]
-
-    def __getstate__(self) -> dict[str, Any]:
-        columns = {name: self[name].copy() for name in self.columns}
-        return {"fields": self.fields, "columns": columns, "count": self.count}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie._core.codec.batch import LogReader
-from coterie.insight.records.cut import Cancellation
+from coterie.insight.records.threads import Cancellation
 from coterie.log.batch_headers import HEADER_DTYPE, NO_EPOCH, batch_headers
 from coterie.log.folders import Segment, read_segment
 from coterie.log.leader_epochs import EpochSpan, checkpoint_spans, spans_of

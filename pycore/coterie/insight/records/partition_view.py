@@ -28,7 +28,6 @@ from coterie.state.several_partitions import forget_older
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
-    from coterie.insight.records.cut import CutPartition
 
 
 class Client(NamedTuple):
@@ -91,22 +90,6 @@ class RecordFilter(NamedTuple):
         return ScanOptions(at_ms=self.at_ms, groups=self.groups, tracking=self.tracking)
 
 
-@dataclass
-class JoinedParts:
-    """The merged results of a partition's parts; see ``log_parts``.
-
-    Attributes
-    ----------
-    logs : dict
-        The surveyed log of each record filter.
-    aggregates : dict
-        The question's filled aggregates, by name.
-    """
-
-    logs: dict[RecordFilter, SurveyedLog]
-    aggregates: dict[str, Any]
-
-
 class PartitionView:
     """One partition of the topic. Logs are read on demand and cached in the view.
 
@@ -125,8 +108,6 @@ class PartitionView:
         Returns the bytes of a segment.
     since_ms : int or None
         Report only states and events since then. Earlier records are read, too.
-    parts : JoinedParts or None
-        The merged results of the log's parts; None: the view reads the log.
 
     Attributes
     ----------
@@ -140,8 +121,6 @@ class PartitionView:
         The logs whose order and times differ as of their filter's time, as the times have them.
     memo : dict
         What functions of ``coterie.insight.groups`` found, by names of their own.
-    cut : CutPartition or None
-        The log in parts that threads of this process read; None: it is read as a whole.
     """
 
     def __init__(
@@ -152,7 +131,6 @@ class PartitionView:
         at_ms: int | None = None,
         read: ReadSegment = read_segment,
         since_ms: int | None = None,
-        parts: JoinedParts | None = None,
     ) -> None:
         self.number = number
         self.segments = tuple(segments)
@@ -162,12 +140,10 @@ class PartitionView:
         self.read_as_given = read
         self.read_segment_bytes = reader_of(self.order, read)
         self.since_ms = since_ms
-        self.parts = parts
         self.shared_aggregates: dict[str, Any] | None = None
         self.clock_steps: list[ClockStep] = []
-        self.cut: CutPartition | None = None
         self.memo: dict[Any, Any] = {}
-        self.logs: dict[RecordFilter, SurveyedLog] = {} if parts is None else parts.logs
+        self.logs: dict[RecordFilter, SurveyedLog] = {}
         self.logs_by_times: dict[RecordFilter, SurveyedLog] = {}
         self.other_views: dict[RecordFilter, PartitionView] = {}
 
@@ -186,9 +162,8 @@ class PartitionView:
         if record_filter not in self.other_views:
             self.other_views[record_filter] = PartitionView(
                 *(self.number, self.segments, record_filter.groups, record_filter.at_ms),
-                *(self.read_as_given, self.since_ms, self.parts),
+                *(self.read_as_given, self.since_ms),
             )
-            self.other_views[record_filter].cut = self.cut
         return self.other_views[record_filter]
 
     def is_requested(self, at_ms: int | None, log_offset: int | None = None) -> bool:
@@ -208,11 +183,8 @@ class PartitionView:
 
     @cached_property
     def since_begin(self) -> Begin | None:
-        """Where the requested time begins in the log; None: the times of records decide.
-
-        Only known where the log is read as a whole, not in parts of several processes.
-        """
-        if self.since_ms is None or self.parts is not None or self.is_joined:
+        """Where the requested time begins in the log; None: the times of records decide."""
+        if self.since_ms is None or self.is_joined:
             return None
         scanned = self.fold.segments
         return begin_of(self.segments, scanned, self.since_ms, self.read_segment_bytes)
@@ -225,15 +197,9 @@ class PartitionView:
     def read(self, record_filter: RecordFilter) -> SurveyedLog:
         """Return the surveyed log of some records. The first call reads it."""
         if record_filter not in self.logs:
-            assert self.parts is None  # merged parts have all logs that a question needs
-            if self.cut is not None:
-                self.logs[record_filter] = self.cut.survey(
-                    record_filter.options, self.read_segment_bytes
-                )
-            else:
-                self.logs[record_filter] = SurveyedLog(
-                    self.segments, record_filter.options, self.read_segment_bytes
-                )
+            self.logs[record_filter] = SurveyedLog(
+                self.segments, record_filter.options, self.read_segment_bytes
+            )
             self._end_in_log_order(record_filter)
             if self.is_joined:
                 forget_older(self.logs[record_filter].fold)
@@ -247,17 +213,11 @@ class PartitionView:
             if cut is not None:
                 self.logs_by_times[record_filter] = log
                 self.logs[record_filter] = log.up_to(cut)
-                self.cut = None  # threads would read beyond the end
 
     @property
     def is_joined(self) -> bool:
         """Whether this is the log of several partitions, whose times overlap."""
         return len(self.order) > 1
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether aggregates take parts of the log and are merged."""
-        return self.parts is not None or self.cut is not None
 
     @property
     def is_tracked(self) -> bool:

@@ -23,7 +23,8 @@ from coterie._core.fold.commit cimport (
     read_commit_value, read_topic_id)
 from coterie._core.fold.history_buffer cimport ABORTED, COMMITTED, PENDING
 from coterie._core.fold.keyindex cimport (
-    KEY_FAULTY, NO_MEMORY, Key, KeyIndex, key_index_free, key_index_init, key_number, name_number)
+    KEY_FAULTY, NO_MEMORY, NO_RECORD, Key, KeyIndex, key_index_free, key_index_init, key_number,
+    name_number)
 from coterie._core.fold.keytable cimport coterie_keyhash, coterie_prefetch
 from coterie._core.fold.one_request cimport (
     Request, repeats_partition, request_add, request_begin, request_room)
@@ -239,6 +240,26 @@ cdef class RecordScan:
                 memcpy(cnp.PyArray_DATA(out), self.index.items + first,
                        (count - first) * sizeof(Key))
             return out
+        finally:
+            end_use(&self.users)
+
+    def go_back(self, keys, number):
+        """Forget what records since a state did: ``keys`` and ``number`` are those of then."""
+        cdef const uint8_t[::1] known = np.ascontiguousarray(keys, KEY_DTYPE).view(np.uint8)
+        cdef Py_ssize_t i, count = known.shape[0] // <Py_ssize_t>sizeof(Key)
+        cdef int64_t record = int64_of(number, "number")
+        cdef Key* key
+        begin_change(&self.users, IN_USE)
+        try:
+            if count > self.index.keys.count:
+                raise ValueError("keys must be those of an earlier state of this scan")
+            if count:
+                memcpy(self.index.items, &known[0], known.shape[0])
+            for i in range(count, self.index.keys.count):
+                key = &self.index.items[i]
+                key.before = NO_RECORD
+                key.row = key.offset = key.log_offset = key.timestamp = -1
+            self.number = record
         finally:
             end_use(&self.users)
 
