@@ -98,6 +98,8 @@ def test_what_was_never_answered_or_is_none_of_a_coordinator_is_counted():
         (line("OFFSET_FETCH", 8, {"groups": [{}]}, {"groups": [1, 2]}), "line 2: OFFSET_FETCH"),
         (line("OFFSET_FETCH", 8, {}, {"groups": [{}]}), "line 2: OFFSET_FETCH"),
         (line("OFFSET_FETCH", 8, {"groups": [{}]}, {"throttleTimeMs": 0}), "line 2: OFFSET_FETCH"),
+        (commit(0).replace('"partitionIndex": 0', '"partitionIndex": []'), "partitionIndex is a"),
+        (commit(0).replace('"groupId": "g"', '"groupId": ["g"]'), "groupId is text, not"),
     ],
 )
 def test_a_line_that_is_cut_or_changed_is_named(wrong, message, tmp_path):

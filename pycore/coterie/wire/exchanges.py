@@ -123,8 +123,9 @@ def exchanges(
 def by_the_table(exchange: Exchange) -> None:
     """Read a request and its response by the table of messages (``coterie.wire.logged``)."""
     api, version = exchange.api, exchange.version
-    exchange.request = as_logged(api, "request", version, exchange.request)
-    exchange.response = as_logged(api, "response", version, exchange.response)
+    with as_kafka_logs_it(exchange):
+        exchange.request = as_logged(api, "request", version, exchange.request)
+        exchange.response = as_logged(api, "response", version, exchange.response)
 
 
 @contextmanager

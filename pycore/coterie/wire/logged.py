@@ -2,8 +2,8 @@
 
 Kafka's JSON converters write every field of a version, except tagged fields at their default.
 ``schemas.txt`` has the fields of each version and their defaults. Reading is lenient, because a log
-may be of an older or a newer broker: values are not checked, unknown fields stay, and an unknown
-version is read as the nearest known one.
+may be of an older or a newer broker: unknown fields stay, and an unknown version is read as the
+nearest known one. A number that is none, and a list or an object as text, are errors.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _OTHER_NAME = {
     "generationId": "generationIdOrMemberEpoch",
 }
 _EMPTY: dict[str, Any] = {"string": "", "bytes": "", "records": "", "bool": False, "struct": None}
+_NUMBERS = ("int", "uint")  # followed by their bits
+_TEXTS = ("string", "uuid")
 
 
 class Logged(dict[str, Any]):
@@ -39,8 +41,8 @@ class Logged(dict[str, Any]):
             other = _OTHER_NAME.get(name)
             if other in entry and name not in entry and self.has(name):
                 self[name] = entry[other]
-            elif field[8] and name in entry:
-                self[name] = _nested(entry[name], field, version)
+            elif name in entry:
+                self[name] = _nested(name, entry[name], field, version)
 
     def has(self, name: str) -> bool:
         """Whether the version has a field."""
@@ -100,9 +102,14 @@ def _by_name(fields: Iterable[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
     return {field[0]: (*field[:8], _by_name(field[8]) if field[8] else None) for field in fields}
 
 
-def _nested(value: Any, field: tuple[Any, ...], version: int) -> Any:
-    if type(value) is dict:
+def _nested(name: str, value: Any, field: tuple[Any, ...], version: int) -> Any:
+    kind: str = field[1]
+    if kind.startswith(_NUMBERS) and type(value) is not int:
+        raise TypeError(f"{name} is a number, not {value!r:.80}")
+    if kind in _TEXTS and type(value) in (dict, list):
+        raise TypeError(f"{name} is text, not {value!r:.80}")
+    if field[8] and type(value) is dict:
         return Logged(value, field[8], version)
-    if type(value) is list:
-        return [_nested(item, field, version) for item in value]
+    if field[8] and type(value) is list:
+        return [_nested(name, item, field, version) for item in value]
     return value
