@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -163,7 +164,8 @@ def commit_reset(
             discard_output()
         why = explain(error)[1] or "its reader is gone"
         say(f"coterie: the output was not written: {why}; it follows here")
-        show_tables([tables.table(undoing.FIELDS, outcomes)], sys.stderr)
+        with contextlib.suppress(OSError):  # of the same full disk
+            show_tables([tables.table(undoing.FIELDS, outcomes)], sys.stderr)
     if any(row["outcome"] == undoing.FAILED for row in outcomes):
         raise click.exceptions.Exit(1)
 
