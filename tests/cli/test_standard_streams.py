@@ -60,6 +60,15 @@ def test_a_closed_error_loses_messages_alone(tmp_path):
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
 
 
+def test_a_full_error_loses_messages_alone(tmp_path):
+    """`undo` shows beside its file what the file would change: it was written, with status 1."""
+    args = ["undo", SMALL, "--all-groups", "--at", "2026-11-22T00:00:00Z"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([*COTERIE, *args], stdout=subprocess.PIPE, stderr=full, text=True)
+    assert ended.returncode == 0
+    assert ended.stdout == coterie_without([], *args).stdout
+
+
 OPEN = """
 import fcntl, io, itertools, json, os, sys
 from coterie.cli.standard_streams import open_closed_streams

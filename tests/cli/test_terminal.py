@@ -157,6 +157,19 @@ def test_long_names_stay_whole_on_lines_that_fit(place, args, columns):
         assert (name in shown) == (name in piped.stdout + piped.stderr)
 
 
+@pytest.mark.parametrize("names", [[], [GROUP], ["a", GROUP]], ids=["none", "long", "short, long"])
+@pytest.mark.parametrize("columns", [10, 80])
+def test_a_list_of_groups_is_the_one_of_a_pipe(tmp_path, names, columns):
+    """The first name was a heading; it was not shown if another was wider than the terminal."""
+    records = [life(START, 1, member("m"), group=name.encode()) for name in names]
+    written(tmp_path / "log", *records)
+    shown = at_terminal(columns, "groups", tmp_path / "log", "--list")
+    assert (shown.returncode, shown.stdout.splitlines()) == (0, names)
+    with_states = at_terminal(columns, "groups", tmp_path / "log", "--list", "--state")
+    assert with_states.returncode == 0
+    assert all(name in with_states.stdout for name in names)
+
+
 def test_a_finding_is_a_paragraph_in_the_colour_of_its_severity_with_a_command_that_runs(place):
     shown = at_terminal(80, "audit", "long", "--only", "rewind", cwd=place).stdout
     assert "\x1b[1;31mrewind\x1b[0m   group" in shown

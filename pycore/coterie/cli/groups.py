@@ -246,7 +246,12 @@ def end_in_log_order(state: PartialState, listing: Listing) -> list[str]:
 def _print_list(rows: list[views.Row], options: Options) -> None:
     if options.form == "table":
         columns = [("type", options.with_type), ("state", options.state)]
-        _print_table(tabular.draw_list(rows, [name for name, shown in columns if shown]))
+        fields = [name for name, shown in columns if shown]
+        drawn = tabular.draw_list(rows, fields)
+        if fields:
+            _print_table(drawn)
+        else:  # names without a heading
+            _print(drawn.text)
     else:
         _print_rows(rows, options.form)
 
@@ -360,11 +365,11 @@ def _show(drawn: tabular.Drawn, out: TextIO) -> None:
     from coterie.cli.tables import show_tables
     from coterie.insight.tables import NAME, Table
 
-    headings, *rows = drawn.lines
+    headings = drawn.lines[0]
     texts = ["ASSIGNMENT" in heading for heading in headings]
     spaced = [
-        [cell.replace(",", ", ").replace(";", "; ") if is_text else cell for cell in column]
-        for is_text, column in zip(texts, zip(*rows, strict=True), strict=False)
+        [cell.replace(",", ", ").replace(";", "; ") if is_text else cell for cell in cells]
+        for is_text, (_, *cells) in zip(texts, zip(*drawn.lines, strict=True), strict=True)
     ]
     kinds = ["string" if is_text else NAME for is_text in texts]
     show_tables([Table(None, headings, kinds, spaced, plain=drawn.text.split("\n")[:-1])], out)

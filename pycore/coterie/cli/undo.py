@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import click
@@ -131,7 +131,7 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     single_group = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
     with asking.text_out(options.inputs, options.out, options.overwrite) as out:
         write_data(undoing.reset_lines(planned, with_group=not single_group), out)
-    show_tables(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows), sys.stderr)
+    _show_beside(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows))
 
 
 def planned_of(rows: list[Row], at_ms: int, options: asking.Options) -> list[Row]:
@@ -164,10 +164,15 @@ def commit_reset(
             discard_output()
         why = explain(error)[1] or "its reader is gone"
         say(f"coterie: the output was not written: {why}; it follows here")
-        with contextlib.suppress(OSError):  # of the same full disk
-            show_tables([tables.table(undoing.FIELDS, outcomes)], sys.stderr)
+        _show_beside([tables.table(undoing.FIELDS, outcomes)])
     if any(row["outcome"] == undoing.FAILED for row in outcomes):
         raise click.exceptions.Exit(1)
+
+
+def _show_beside(drawn: Iterable[tables.Piece]) -> None:
+    """Show tables on standard error; without room there, the exit status is that of the rest."""
+    with contextlib.suppress(OSError):
+        show_tables(drawn, sys.stderr)
 
 
 def nothing_planned(rows: list[Row], at_ms: int, options: asking.Options) -> Failed:
