@@ -10,6 +10,7 @@ pytest.importorskip("aiokafka")
 from coterie.live.client_config import ClientConfig
 from coterie.live.cluster import Cluster, TopicView, addresses_of
 from coterie.live.cluster_errors import ClusterError, Unavailable
+from coterie.live.connections import Connection
 from coterie.live.copying import CopyObserver, CopyPlan, _Copying, copy_partitions
 from coterie.live.segments import CopyLock
 from coterie.log.copy_state import read_copy_state
@@ -71,19 +72,21 @@ def test_following_copies_partitions_that_a_topic_gets_meanwhile(broker, tmp_pat
 def test_partitions_that_a_topic_gets_are_believed_once_brokers_name_them_twice(
     tmp_path, monkeypatch
 ):
-    counts = iter([4, 2, 4, None, 6, 6])  # None: no answer
+    others = 8  # partitions, of another topic of this name
+    counts = iter([4, 2, others, 4, None, 6, 6])  # None: no answer
 
     async def topic(name):
         count = next(counts)
         if count is None:
             raise Unavailable("no broker answers")
-        return TopicView(name, "id", dict.fromkeys(range(count), 0))
+        topic_id = "other" if count == others else "id"
+        return TopicView(name, topic_id, dict.fromkeys(range(count), 0))
 
     async def run():
         cluster = Cluster([], ClientConfig({"metadata.max.age.ms": "0"}))
         plan = CopyPlan(tmp_path, "orders", follow=True)
         copying = _Copying(cluster, plan, lambda: 0, CopyObserver(), CopyLock(tmp_path))
-        copying._count = 2
+        copying._count, copying._topic_id = 2, "id"
         monkeypatch.setattr(cluster, "topic", topic)
         monkeypatch.setattr("coterie.live.copying.CONFIRM_S", 0)
         return await copying._grown()
@@ -177,23 +180,47 @@ def test_old_segments_of_a_copy_that_is_followed_are_fetched_again_as_one(
     assert sorted(int(path.stem) for path in tmp_path.glob("orders-0/*.log")) == [0, 8]
 
 
-def test_old_segments_stay_once_their_topic_was_made_again(broker, tmp_path):
+def sends_no_row(broker, monkeypatch):
+    """Let responses to Fetch have no partition."""
+    ask_it = Connection.ask
+
+    async def ask_without_rows(connection, api, body):
+        answer = await ask_it(connection, api, body)
+        return answer | {"responses": []} if api == "Fetch" else answer
+
+    monkeypatch.setattr(Connection, "ask", ask_without_rows)
+
+
+def makes_it_again(broker, monkeypatch):
+    make_again(broker)
+    produce_each(broker, 12)
+
+
+@pytest.mark.parametrize(
+    ("turns", "says"),
+    [(makes_it_again, []), (sends_no_row, ["the broker sends nothing of its log"])],
+)
+def test_old_segments_stay_if_the_broker_does_not_have_them(
+    broker, tmp_path, monkeypatch, turns, says
+):
     for _ in range(5):
         produce_each(broker, 2)
         old = stored(broker, "orders")
         copy(broker, tmp_path, topic="orders", segment_bytes=1)
+    notices, observer = [], CopyObserver()
+    observer.notice = notices.append
 
     async def run():
         plan = CopyPlan(tmp_path, "orders", (0,), follow=True, segment_bytes=1, keep_ms=1_000)
         async with Cluster(addresses_of(broker.bootstrap_servers), ClientConfig(QUICK)) as cluster:
-            copying = _Copying(cluster, plan, lambda: 1 << 50, CopyObserver(), CopyLock(tmp_path))
+            copying = _Copying(cluster, plan, lambda: 1 << 50, observer, CopyLock(tmp_path))
             with contextlib.ExitStack() as files:
                 view = await copying._first_view()
                 copying._open(view, files)
-                make_again(broker)
-                produce_each(broker, 12)
-                await copying._thin_one(view, copying._partitions[0], 1 << 50)
+                turns(broker, monkeypatch)
+                await copying._thin_or_say(view, copying._partitions[0], 1 << 50)
 
     asyncio.run(run())
     assert copied(tmp_path, "orders") == old
     assert len(list(tmp_path.glob("orders-0/*.log"))) == 5
+    assert [line.rpartition(": ")[2] for line in notices] == says

@@ -266,16 +266,17 @@ def test_people_agree_at_a_terminal_after_all_warnings(executed, at_terminal, ca
     assert len(cluster.made) == agrees
 
 
-def test_what_people_agreed_to_must_still_be_so(executed, at_terminal, tmp_path):
-    cluster = Cluster({"g": {("t", 0): 8}}, {("t", 0): (0, 9)})
+@pytest.mark.parametrize("now", [(9, 9), (9, 8)], ids=["other warnings", "the same warnings"])
+def test_what_people_agreed_to_must_still_be_so(executed, at_terminal, tmp_path, now):
+    cluster = Cluster({"g": {("t", 0): 8, ("t", 1): 9}}, {("t", 0): (0, 9), ("t", 1): (0, 9)})
 
     def agree():
-        cluster.committed["g"]["t", 0] = 9
+        cluster.committed["g"] = {("t", number): offset for number, offset in enumerate(now)}
         return True
 
     at_terminal(agree)
     with pytest.raises(Failed, match="the offsets have changed meanwhile: look again"):
-        executed(cluster, {("g", "t", 0): 5}, yes=False)
+        executed(cluster, {("g", "t", 0): 5, ("g", "t", 1): 5}, yes=False)
     assert (cluster.made, list(tmp_path.iterdir())) == ([], [])
 
 
