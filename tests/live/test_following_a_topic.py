@@ -181,10 +181,11 @@ def test_old_segments_of_a_copy_that_is_followed_are_fetched_again_as_one(
 
 
 def sends_no_row(broker, monkeypatch):
-    """Let responses to Fetch have no partition."""
+    """Let responses to Fetch have no partition; they are requested in a size for a slow link."""
     ask_it = Connection.ask
 
     async def ask_without_rows(connection, api, body):
+        assert api != "Fetch" or body["maxBytes"] == 1 << 20
         answer = await ask_it(connection, api, body)
         return answer | {"responses": []} if api == "Fetch" else answer
 

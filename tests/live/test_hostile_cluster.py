@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie import wire
+from coterie.live.connections import SETUP_BYTES_MAX
 from coterie.log.copy_state import read_copy_state
 from coterie.messages import encode_batch
 from support.commandline import coterie, fails
@@ -126,6 +127,13 @@ def test_the_scripted_broker_can_be_copied(tmp_path, config):
         result = coterie(*fetch(broker, tmp_path / "copy", config))
     assert result.returncode == 0, result.stderr
     assert copied(tmp_path / "copy") == {0: batch()}
+
+
+def test_a_response_may_be_longer_than_those_before_a_connection_is_set_up(tmp_path, config):
+    long = encode_batch([(0, 1_000, b"k", bytes(SETUP_BYTES_MAX))], base_offset=0)
+    with Scripted(Fetch=Scripted.fetched(long)) as broker:
+        assert coterie(*fetch(broker, tmp_path / "copy", config)).returncode == 0
+    assert copied(tmp_path / "copy") == {0: long}
 
 
 def test_a_broker_may_have_the_id_0(tmp_path, config):

@@ -192,6 +192,25 @@ def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
     assert not closed
 
 
+def test_a_disk_that_becomes_full_leaves_no_part_of_a_batch(tmp_path, monkeypatch):
+    files, write = PartitionCopy(tmp_path / "t-0").__enter__(), os.write
+    files.begin(0)
+    files.append(BATCH, 1)
+    has_room = iter([True, False])
+
+    def write_a_part(number, data):
+        if not next(has_room):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(number, data[:9])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write_a_part)
+        with pytest.raises(OSError, match="No space left"):
+            files.append(BATCH, 2)
+    assert (tmp_path / "t-0" / f"{0:020}.log").read_bytes() == BATCH
+    files.close()
+
+
 # ---- partitions of several leaders
 
 
