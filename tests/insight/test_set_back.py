@@ -7,7 +7,7 @@ import pytest
 from coterie.insight.questions import explain
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
-from coterie.messages import encode_batch
+from coterie.messages import encode_batch, encode_value
 from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN, log, records
 from support.insight.lives import commit, life, member, written
@@ -268,3 +268,31 @@ def test_the_lines_stand_in_the_table_in_their_place():
     )
     places = [row["log_offset"] for row in rows if row["event"] not in explain.SUMMARIES]
     assert places == sorted(places)
+
+
+def commit_with_id(at_ms, offset, topic_id):
+    data = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": at_ms}
+    value = encode_value(1, {"version": 4, "data": {**data, "topicId": topic_id}})
+    return [(at_ms, commit_key(1, b"g", b"t", 0), value)]
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_not_set_back(tmp_path):
+    """Brokers since 4.2 write the topic's id with a commit."""
+    one, other, none = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAA"
+    joined = life(1, 1, member("a"))
+    same = [joined, *(commit_with_id(at, n, one) for at, n in ((2, 90), (3, 95), (4, 5)))]
+    ids = [one, none, one, other, other]
+    offsets = [90, 95, 96, 5, 6]
+    again = [joined, *map(commit_with_id, (2, 3, 4, 5, 6), offsets, ids)]
+    (row,) = rows_of(written(tmp_path / "same", *same), "reset", "rewind", "topic_recreated")
+    assert row["event"] == "rewind"
+    folder = written(tmp_path / "again", *again)
+    (row,) = rows_of(folder, "reset", "rewind", "topic_recreated")
+    assert (row["event"], row["log_offset"]) == ("topic_recreated", 4)
+    assert row["cause"] == (
+        "1 offset set for the first time since the topic was created again: t-0 5; "
+        "by a member: only they can commit while the group has any"
+    )
+    findings = "--format", "csv", "--only", "rewind"
+    assert "rewind,g" in coterie("audit", tmp_path / "same", *findings).stdout
+    assert "rewind,g" not in coterie("audit", folder, *findings).stdout

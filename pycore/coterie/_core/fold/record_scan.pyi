@@ -109,7 +109,7 @@ class RecordScan:
               ``group`` (-1: none), ``metadata_size``, ``key_size``, ``value_size`` (-1: null);
             - int8: ``kind`` (see ``coterie._core.fold.columns.KIND_NAMES``), ``outcome`` (0
               committed, 1 aborted, 2 pending), ``previous`` (the replaced record: 0 none, 1 a
-              tombstone, 2 a commit).
+              tombstone, 2 a commit, 3 a commit to another topic of the same name: the id changed).
 
             ``newer_keys`` are the keys of the rows of kind ``newer``. ``batches`` has all readable
             batches, of ``BATCH_DTYPE``: ``position`` (byte in the segment), ``first_row``,
@@ -127,7 +127,8 @@ class RecordScan:
 
         ``group``, ``topic`` (numbers of names), ``partition``; ``before``, which the key's next
         row will have as ``previous``; and ``offset``, ``log_offset``, ``timestamp`` and ``row``
-        (over all pieces) of the last record.
+        (over all pieces) of the last record; and ``topic_id_high`` and ``topic_id_low`` of the last
+        one with an id (-1: none has one).
         """
 
     def go_back(self, keys: Any, number: int) -> None:

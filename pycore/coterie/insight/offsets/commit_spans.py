@@ -22,6 +22,7 @@ from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import (
     ABORTED,
     COMMIT,
+    COMMIT_TO_OTHER_TOPIC,
     KIND,
     PENDING,
     Array,
@@ -227,8 +228,9 @@ class CommitSpans:
         effective = runs.effective_commits()
         plain = is_plain(records.batches)[runs.batch]
         candidates = effective & plain & self.rewinds.every[span]
-        backward = np.flatnonzero(records.offset - records.previous_offset < 0)
-        backward = backward[(records.previous[backward] == COMMIT) & ~records.tombstone[backward]]
+        is_back = (records.previous == COMMIT) & (records.offset < records.previous_offset)
+        anew = records.previous == COMMIT_TO_OTHER_TOPIC
+        backward = np.flatnonzero((is_back & ~records.tombstone) | anew)
         candidates[np.searchsorted(runs.first, backward, "right") - 1] = True
         if not candidates.any():
             return

@@ -345,7 +345,7 @@ class Evidence:
         keys = records.key[rows]
         known, gone, offset = (self.targets[name][keys] for name in ("known", "gone", "offset"))
         fits, follows = (
-            known & np.where(gone, kind[rows] == TOMBSTONE, (kind[rows] == COMMIT) & is_offset)
+            known & np.where(gone, kind[rows] == TOMBSTONE, (kind[rows] >= COMMIT) & is_offset)
             for kind, is_offset in (
                 (np.where(records.tombstone, TOMBSTONE, COMMIT), records.offset[rows] == offset),
                 (records.previous, records.previous_offset[rows] == offset),

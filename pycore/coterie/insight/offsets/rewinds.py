@@ -15,10 +15,15 @@ import numpy as np
 
 from coterie.insight.groups.causes import counted
 from coterie.insight.records.key_index import Keys
-from coterie.insight.records.record_columns import COMMIT, Array, RecordColumns
+from coterie.insight.records.record_columns import (
+    COMMIT,
+    COMMIT_TO_OTHER_TOPIC,
+    Array,
+    RecordColumns,
+)
 from coterie.insight.tables import shortened
 
-REWIND, RESET = "rewind", "reset"
+REWIND, RESET, TOPIC_RECREATED = "rewind", "reset", "topic_recreated"
 MAX_ROWS = 10  # requests between two records of a group that get a row of their own
 NAMED = 3  # partitions
 MEMBERS, OUTSIDE, UNKNOWN = "members", "outside", "unknown"
@@ -34,10 +39,12 @@ Row = dict[str, Any]
 class CommitRequest(NamedTuple):
     """A commit request: the number of offsets that it set back, forward, and for the first time.
 
-    ``shown`` offsets are reported, with ``places`` as text: those set back, or else all.
+    ``anew``: for the first time in a topic that has another id than the one of that name before.
+    ``shown`` offsets are reported, with ``places`` as text: those set back or anew, or else all.
     """
 
     back: int
+    anew: int
     forward: int
     first: int
     shown: int
@@ -53,14 +60,16 @@ class CommitRequest(NamedTuple):
         outside = who == OUTSIDE and not self.by_producer
         counts = [
             (self.back, "set back"),
+            (self.anew, "set for the first time since the topic was created again"),
             (self.forward, "set forward"),
             (self.first, "set for the first time"),
         ]
-        shown_counts = counts if outside else counts[:1]
+        shown_counts = counts if outside else counts[:2]
         parts = [f"{counted(number, 'offset')} {how}" for number, how in shown_counts if number]
         time = None if self.time < 0 else self.time
+        event = TOPIC_RECREATED if self.anew and not self.back else RESET if outside else REWIND
         return {
-            "event": RESET if outside else REWIND,
+            "event": event,
             "timestamp": time,
             "until": time,
             "log_offset": self.log_offset,
@@ -79,14 +88,14 @@ class CommitRequests:
     Attributes
     ----------
     back : list of CommitRequest
-        The first requests that set offsets back.
+        The first requests that set offsets back or anew.
     count : int
-        The number of all requests that set offsets back.
+        The number of all requests that do.
     until : int
         The time of the last one.
     every : list of CommitRequest
-        The first requests that set offsets back or belong to no transaction: the reported ones, and
-        at most one more.
+        The first requests that set offsets back or anew, or belong to no transaction: the
+        reported ones, and at most one more.
     """
 
     back: list[CommitRequest] = field(default_factory=list)
@@ -95,7 +104,7 @@ class CommitRequests:
     every: list[CommitRequest] = field(default_factory=list)
 
     def rows(self, who: str, every: bool) -> list[Row]:
-        """Return a row for each request that set offsets back.
+        """Return a row for each request that set offsets back or anew.
 
         ``who`` could commit then. ``every``: rows also for requests that set offsets forward,
         unless there are many, as from a consumer outside of the group.
@@ -120,7 +129,9 @@ class OffsetChanges:
         The rows' key numbers.
     fresh : bool
         Whether there is no offset before: the first commit of its key, a tombstone, or the commit
-        after one.
+        after one, or the first commit to another topic of the same name.
+    anew : bool
+        Whether it is the last of these.
     before : int64
         The offset before; undefined where ``fresh``.
     span : int64
@@ -137,6 +148,7 @@ class OffsetChanges:
 
     key: Array
     fresh: Array
+    anew: Array
     before: Array
     span: Array
     batch: Array
@@ -152,6 +164,7 @@ class OffsetChanges:
         return cls(
             commits.key[rows],
             commits.tombstone[rows] | (commits.previous[rows] != COMMIT),
+            commits.previous[rows] == COMMIT_TO_OTHER_TOPIC,
             commits.previous_offset[rows],
             span,
             batch,
@@ -185,7 +198,7 @@ class Rewinds:
         code = (changes.span << 32) | changes.batch
         rows = np.argsort(code, kind="stable")  # rows of one request in log order
         code = code[rows]
-        back = (~changes.fresh & (changes.offset < changes.before))[rows]
+        back = (changes.anew | (~changes.fresh & (changes.offset < changes.before)))[rows]
         plain = is_plain(changes.batches)[changes.batch[rows]]
         # Only requests that may be reported are examined one by one.
         chosen = np.unique(code[back | (plain & self.every[changes.span[rows]])])
@@ -213,13 +226,14 @@ class Rewinds:
     def _request(self, changes: OffsetChanges, rows: Array) -> CommitRequest:
         fresh = changes.fresh[rows]
         change = np.where(fresh, 0, changes.offset[rows] - changes.before[rows])
-        back = change < 0
-        shown = back if back.any() else np.ones(len(rows), dtype=np.bool_)
+        back, anew = change < 0, changes.anew[rows]
+        shown = back | anew if (back | anew).any() else np.ones(len(rows), dtype=np.bool_)
         batch = changes.batches[changes.batch[rows[0]]]
         return CommitRequest(
             int(back.sum()),
+            int(anew.sum()),
             int((change > 0).sum()),
-            int(fresh.sum()),
+            int((fresh & ~anew).sum()),
             int(shown.sum()),
             self._places(changes, rows[shown]),
             not is_plain(batch),

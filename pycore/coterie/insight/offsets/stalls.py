@@ -110,7 +110,7 @@ class Stalls:
         if not len(self.keys):
             return
         self.moved.fit(len(self.keys))
-        moves = (commits.previous == COMMIT) & (commits.offset != commits.previous_offset)
+        moves = (commits.previous >= COMMIT) & (commits.offset != commits.previous_offset)
         moves &= commits.timestamp >= 0
         rows = np.flatnonzero(np.where(commits.tombstone, commits.effective, moves))
         if not len(rows):

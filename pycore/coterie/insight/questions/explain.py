@@ -40,15 +40,18 @@ from coterie.insight.groups.timeline import (
 from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
 from coterie.insight.offsets.key_removals import KeyRemovals
-from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
+from coterie.insight.offsets.rewinds import (
+    MEMBERS,
+    OUTSIDE,
+    RESET,
+    REWIND,
+    TOPIC_RECREATED,
+    UNKNOWN,
+)
 from coterie.insight.parameters import check_bounds, parameter
 from coterie.insight.questions import explain_members, server_log
 from coterie.insight.questions import server_log_phrases as phrases
-from coterie.insight.questions.explain_removals import (
-    OFFSETS_REMOVED,
-    TOPIC_RECREATED,
-    RemovalEvents,
-)
+from coterie.insight.questions.explain_removals import OFFSETS_REMOVED, RemovalEvents
 from coterie.insight.questions.removal_lines import RemovalLines
 from coterie.insight.questions.server_log_lines import SERVER, BrokerLogLine
 from coterie.insight.records.aggregates import Aggregate, aggregates_of, run_aggregates

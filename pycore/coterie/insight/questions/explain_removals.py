@@ -39,6 +39,7 @@ from coterie.insight.offsets.removals import (
     offset_counts,
     removals_of,
 )
+from coterie.insight.offsets.rewinds import TOPIC_RECREATED
 from coterie.insight.questions.removal_lines import (
     EXPIRED,
     GROUP_DELETED,
@@ -51,7 +52,7 @@ from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerL
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.tables import duration, shortened
 
-OFFSETS_REMOVED, TOPIC_RECREATED = "offsets_removed", "topic_recreated"
+OFFSETS_REMOVED = "offsets_removed"
 REMOVED = "removed"  # deleted or expired: the log does not show which
 REBALANCES = "Kafka 2.4 to 2.8.1, 3.0.0, 3.1.0"  # that expire offsets meanwhile
 WITHOUT_OFFSETS = "it had no offsets, so the broker's next check removed it, or a tool deleted it"

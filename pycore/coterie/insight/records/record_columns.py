@@ -18,7 +18,7 @@ from coterie.log.clock import Begin
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
 COMMITTED, ABORTED, PENDING = range(len(OUTCOMES))
-NO_RECORD, TOMBSTONE, COMMIT = range(3)  # values of ``previous``
+NO_RECORD, TOMBSTONE, COMMIT, COMMIT_TO_OTHER_TOPIC = range(4)  # values of ``previous``
 Array = np.ndarray[Any, Any]
 
 

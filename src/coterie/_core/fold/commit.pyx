@@ -102,6 +102,8 @@ cdef void read_topic_id(const uint8_t* value, int32_t size, int64_t* high,
                         int64_t* low) noexcept nogil:
     cdef Span spans[MAX_FIELDS]
     high[0] = low[0] = 0
+    if size < 2 or load_i16(value) < WITH_TOPIC_ID:      # most logs have none: do not parse twice
+        return
     if walk_value(value, size, COMMITS, spans, NULL) == OK and spans[TOPIC_ID].at != NULL:
         high[0], low[0] = load_i64(spans[TOPIC_ID].at), load_i64(spans[TOPIC_ID].at + 8)
 

@@ -2,7 +2,7 @@
 
 Two keys are the same if Java reads the same names from their bytes: two names that are not UTF-8
 may be one to Kafka. Recent names cost one comparison, and a partition of theirs one array access
-(``place_cache.pxd``). Cost: 48 bytes a key beside its entry in the table.
+(``place_cache.pxd``). Cost: 64 bytes a key beside its entry in the table.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
@@ -24,6 +24,7 @@ cdef enum Before:                # a key's last record that counts
     NO_RECORD = 0
     TOMBSTONE = 1
     COMMIT = 2
+    COMMIT_TO_OTHER_TOPIC = 3    # of the same name, before it was created again with another id
 
 cdef struct Key:                 # of a commit, and its last record that counts
     int32_t group
@@ -34,6 +35,8 @@ cdef struct Key:                 # of a commit, and its last record that counts
     int64_t offset
     int64_t log_offset
     int64_t timestamp
+    int64_t topic_id_high        # of the last commit that has an id; -1, -1: none has
+    int64_t topic_id_low
 
 cdef struct KeyIndex:
     Table keys

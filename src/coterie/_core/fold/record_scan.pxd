@@ -3,7 +3,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, int8_t
 from libc.string cimport memset
 
 from coterie._core.fold.history_buffer cimport COMMITTED
-from coterie._core.fold.keyindex cimport COMMIT, NO_RECORD, TOMBSTONE, Key, KeyIndex
+from coterie._core.fold.keyindex cimport (
+    COMMIT, COMMIT_TO_OTHER_TOPIC, NO_RECORD, TOMBSTONE, Key, KeyIndex)
 from coterie._core.fold.keytable cimport coterie_prefetch
 
 # ---- the rows of a scanned piece: their columns, and what each row replaced ----------------------
@@ -88,7 +89,7 @@ cdef inline void share_out(Rows* rows, Py_ssize_t first, int64_t size,
 cdef inline void link_previous(KeyIndex* index, Rows* rows) noexcept nogil:
     """Fill in, for each row that counts, the record of the same key that it replaced."""
     cdef Py_ssize_t i
-    cdef int64_t row
+    cdef int64_t row, high, low
     cdef Key none                # for rows that do not count; the state of a new key, too
     cdef Key* key
     memset(&none, 0xFF, sizeof(Key))
@@ -99,7 +100,11 @@ cdef inline void link_previous(KeyIndex* index, Rows* rows) noexcept nogil:
         key = &none
         if rows.kind[i] <= OFFSET_TOMBSTONE and rows.outcome[i] == COMMITTED:
             key = &index.items[rows.key[i]]
+        high, low = rows.topic_id_high[i], rows.topic_id_low[i]
         rows.previous[i] = key.before
+        if key.before == COMMIT and (high | low) and (key.topic_id_high & key.topic_id_low) != -1:
+            if high != key.topic_id_high or low != key.topic_id_low:
+                rows.previous[i] = COMMIT_TO_OTHER_TOPIC
         if rows.previous_offset != NULL:
             rows.previous_offset[i] = key.offset
         if rows.previous_log_offset != NULL:
@@ -114,6 +119,8 @@ cdef inline void link_previous(KeyIndex* index, Rows* rows) noexcept nogil:
         key.before = COMMIT if rows.kind[i] == OFFSET else TOMBSTONE
         key.row, key.offset, key.log_offset = rows.before + i, rows.offset[i], rows.log_offset[i]
         key.timestamp = rows.timestamp[i]
+        if high | low:
+            key.topic_id_high, key.topic_id_low = high, low
     rows.before += rows.count
 
 

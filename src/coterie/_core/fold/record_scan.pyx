@@ -132,7 +132,9 @@ ROW_DTYPES = {
 }
 TOGETHER = (("decided_by", "decided_ms", "number"), ("disk_bytes", "key_size", "value_size"),
             ("topic_id_high", "topic_id_low"))
-ALWAYS = set("log_offset timestamp offset batch key group kind outcome previous".split())
+ALWAYS = set(  # the ids show where a key is of another topic
+    "log_offset timestamp offset batch key group kind outcome previous topic_id_high topic_id_low"
+    .split())
 BATCH_DTYPE = np.dtype([
     ("position", np.int64), ("producer_id", np.int64), ("first_row", np.int64),
     ("first_number", np.int64), ("first_offset", np.int64), ("first_ms", np.int64),
@@ -143,7 +145,8 @@ BATCH_DTYPE = np.dtype([
 
 KEY_DTYPE = np.dtype([
     ("group", np.int32), ("topic", np.int32), ("partition", np.int32), ("before", np.int32),
-    ("row", np.int64), ("offset", np.int64), ("log_offset", np.int64), ("timestamp", np.int64)])
+    ("row", np.int64), ("offset", np.int64), ("log_offset", np.int64), ("timestamp", np.int64),
+    ("topic_id_high", np.int64), ("topic_id_low", np.int64)])
 
 
 @cython.final
@@ -259,6 +262,7 @@ cdef class RecordScan:
                 key = &self.index.items[i]
                 key.before = NO_RECORD
                 key.row = key.offset = key.log_offset = key.timestamp = -1
+                key.topic_id_high = key.topic_id_low = -1
             self.number = record
         finally:
             end_use(&self.users)
@@ -469,11 +473,10 @@ cdef class RecordScan:
             rows.commit_timestamp[n] = commit.commit_timestamp
         if rows.expire_timestamp != NULL:
             rows.expire_timestamp[n] = commit.expire_timestamp
-        if rows.topic_id_high != NULL:
-            rows.topic_id_high[n] = rows.topic_id_low[n] = 0
-            if kind == OFFSET:
-                read_topic_id(record.value, record.value_size,
-                              &rows.topic_id_high[n], &rows.topic_id_low[n])
+        rows.topic_id_high[n] = rows.topic_id_low[n] = 0
+        if kind == OFFSET:
+            read_topic_id(record.value, record.value_size,
+                          &rows.topic_id_high[n], &rows.topic_id_low[n])
         if rows.metadata_size != NULL:
             rows.metadata_size[n] = commit.metadata_size
         if rows.key_size != NULL:
