@@ -147,7 +147,7 @@ def test_a_producers_index_that_is_no_keys_is_refused():
     fold.scan(a_log(2))
     producer = fold.producers[3] = Producer()
     for index in (2, -1, 10**12, "x"):
-        producer.pending = {index: (0, 0, 0, 0, 0, b"")}
+        producer.pending = {index: (0, 0, 0, 0, 0, b"", None)}
         with pytest.raises(ArgumentError, match="index of a key"):
             fold.scan(marker(9, 3, 0, commit=True))
         later = PartitionFold()
@@ -163,6 +163,7 @@ def test_a_producers_index_that_is_no_keys_is_refused():
         *(("key_end", row, end) for row in range(3) for end in (-1, 0, 7, 2**31, 2**40, -(2**62))),
         *(("metadata_end", row, end) for row in range(3) for end in (-1, 13, 2**40, -(2**62))),
         *(("metadata_end", 2, end) for end in (0, 4, 7)),
+        *(("topic_id", row, number) for row in range(3) for number in (2, 2**32 - 1)),
         *(("keys", at, byte) for at in (0, 1, 3, 4) for byte in (2, 5, 255)),
     ],
 )  # keys: 10 bytes each, the sizes of "g" and "t" at 0 and 3; metadata: 4 bytes each
@@ -173,6 +174,24 @@ def test_bytes_of_a_partial_state_that_were_changed_are_refused(column, row, wro
     columns[column][row] = wrong
     with pytest.raises(CoterieError, match="partial state"):
         dump.restore(PartitionFold(), (columns, *rest))
+
+
+@pytest.mark.parametrize("ids", [bytes(15), bytes(17), bytes(32)])
+def test_topic_ids_that_are_cut_or_stand_twice_are_refused(ids):
+    columns, *rest = dump.dump(PartitionFold())
+    columns["topic_ids"] = np.frombuffer(ids, np.uint8)
+    with pytest.raises(CoterieError, match="partial state"):
+        dump.restore(PartitionFold(), (columns, *rest))
+
+
+@pytest.mark.parametrize("committed", [(b"m" * 2**15, None), (b"", bytes(15)), (b"", bytes(17))])
+def test_a_pending_commit_that_no_record_can_have_is_refused(committed):
+    fold = PartitionFold()
+    fold.scan(a_log(1))
+    producer = fold.producers[3] = Producer()
+    producer.pending = {0: (0, 0, 0, 0, 0, *committed)}
+    with pytest.raises(ArgumentError, match="size of"):
+        fold.scan(marker(9, 3, 0, commit=True))
 
 
 @pytest.mark.parametrize("row", range(3))

@@ -112,7 +112,7 @@ def test_offsets_come_without_the_numbers_that_order_pieces():
     fold.scan(batch(0, [commit(5)]))
     assert set(partial.offset_columns(fold)) == {
         "batch_offset", "offset", "commit_timestamp", "expire_timestamp", "leader_epoch",
-        "metadata", "metadata_end", "keys", "bounds", "partition",
+        "metadata", "metadata_end", "keys", "bounds", "partition", "topic_id", "topic_ids",
     }  # fmt: skip
 
 

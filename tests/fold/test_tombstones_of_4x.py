@@ -20,7 +20,15 @@ from coterie.messages import encode_key, encode_value
 from support import log_writer as write
 from support.examples import examples
 from support.fold.load_model import in_words, model, state_in_words
-from support.fold.made_logs import COMMIT, TIMES, as_bytes, in_order, laid_out, logs_over
+from support.fold.made_logs import (
+    COMMIT,
+    IN_ANY_VERSION,
+    TIMES,
+    as_bytes,
+    in_order,
+    laid_out,
+    logs_over,
+)
 from support.fold.pieces import cut_and_merged, history_of, one_scan, slow
 
 LATE_MS = 1000
@@ -45,7 +53,7 @@ TANGLE = [  # a commit, pending when a tombstone comes
 def logs(draw):
     """A log as brokers write them: offsets rise, and a transaction has no tombstones."""
     steps = []
-    for step, (producer, content) in draw(logs_over(2, 2, 3, st.nothing())):
+    for step, (producer, content) in draw(logs_over(2, 2, 3, st.nothing(), IN_ANY_VERSION)):
         if producer and isinstance(content, list):
             content = [record for record in content if record[-1] is not None]
         if content:

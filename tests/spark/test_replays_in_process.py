@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from base64 import urlsafe_b64encode
 from datetime import timedelta, timezone
 
 import numpy as np
@@ -216,6 +217,24 @@ def test_a_wrong_argument_is_one_line(session, arguments, says):
     with pytest.raises(CoterieError, match=re.escape(says)) as caught:
         replay(session, **arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_topic_ids_are_those_of_one_process_though_segments_are_cut(
+    session, small_pieces, tmp_path
+):
+    ids = [None, *(bytes([15 - n]) * 16 for n in range(9))]
+    records = [
+        (at, write.commit_key(1, b"g", b"t", at % 70), write.commit_value(at, 0, b"", at, ids[n]))
+        for at in range(1000)
+        for n in [at // 7 % len(ids)]
+    ]
+    log = tmp_path / "a.log"
+    log.write_bytes(b"".join(write.each(0, *records)))
+    rows = replayed_rows(session, log)["offsets"]
+    assert rows == local_rows([log])["offsets"]
+    found = {(row["offset"], row["topic_id"]) for row in map(json.loads, rows)}
+    names = [name and urlsafe_b64encode(name).decode().rstrip("=") for name in ids]
+    assert found == {(at, names[at // 7 % len(ids)]) for at in range(930, 1000)}
 
 
 def test_a_time_and_a_choice_of_groups_hold(session, tmp_path):

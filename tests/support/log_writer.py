@@ -61,8 +61,17 @@ def commit_key(version, group, topic, partition):
     return struct.pack(">h", version) + text(group) + text(topic) + struct.pack(">i", partition)
 
 
-def commit_value(offset, leader_epoch, metadata, commit_timestamp):
-    """Value version 3."""
+def commit_value(offset, leader_epoch, metadata, commit_timestamp, topic_id=None):
+    """Value version 3; with the 16 bytes of a topic id version 4."""
+    if topic_id is not None:
+        return (
+            struct.pack(">hqi", 4, offset, leader_epoch)
+            + bytes([len(metadata) + 1])
+            + metadata
+            + struct.pack(">q", commit_timestamp)
+            + b"\x01\x00\x10"
+            + topic_id
+        )
     return (
         struct.pack(">hqi", 3, offset, leader_epoch)
         + text(metadata)

@@ -82,7 +82,7 @@ def _offset_row(group: Row, place: tuple[str, int], offset: Row | None, member: 
         "consumer_id": None if member is None else member["member_id"],
         "host": None if member is None else member["client_host"],
         "client_id": None if member is None else member["client_id"],
-    }
+    } | ({"topic_id": offset["topic_id"]} if offset is not None and "topic_id" in offset else {})
 
 
 def open_transaction_rows(group: Row) -> list[Row]:

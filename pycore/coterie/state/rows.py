@@ -5,6 +5,7 @@ The schema is that of ``groups.json``; bytes stay bytes until they are written a
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
@@ -35,6 +36,7 @@ def visible_offsets(
 
 def offset_row(topic: str, partition: int, committed: Committed) -> dict[str, Any]:
     expires = committed.expire_timestamp
+    topic_id = committed.topic_id
     return {
         "topic": topic,
         "partition": partition,
@@ -44,7 +46,12 @@ def offset_row(topic: str, partition: int, committed: Committed) -> dict[str, An
         "commit_timestamp": committed.commit_timestamp,
         "expire_timestamp": None if expires == -1 else expires,
         "appended_batch_offset": committed.batch_offset,
-    }
+    } | ({} if topic_id is None else {"topic_id": topic_id_text(topic_id)})
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """Return a topic id as Kafka prints it."""
+    return urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
 
 
 def pending_rows(fold: PartitionFold) -> Iterator[tuple[str, int, dict[str, Any]]]:

@@ -95,9 +95,14 @@ def members() -> pa.Schema:
 
 
 def offsets() -> pa.Schema:
+    """One row per committed offset; only commits of Kafka 4.2 and later have a ``topic_id``."""
     import pyarrow as pa
 
-    return _own(*_offset_fields(), pa.field("appended_batch_offset", pa.int64()))
+    return _own(
+        *_offset_fields(),
+        pa.field("appended_batch_offset", pa.int64()),
+        pa.field("topic_id", pa.string()),
+    )
 
 
 def generations() -> pa.Schema:

@@ -261,7 +261,7 @@ def kept_columns(columns: Mapping[str, Any], keep: Sequence[bool]) -> dict[str, 
     import numpy as np  # not at import: a state of one partition does not need it
 
     mask = np.array(keep, dtype=np.bool_)
-    kept: dict[str, Any] = {}
+    kept: dict[str, Any] = {"topic_ids": columns["topic_ids"]}
     for name, end in (("keys", "key_end"), ("metadata", "metadata_end")):
         sizes = np.diff(columns[end], prepend=0)
         kept[name] = columns[name][np.repeat(mask, sizes)]

@@ -19,7 +19,7 @@ from coterie.base.arrow_text import slices, to_text
 from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.faults import known_faults
 from coterie.state.history import commits_table
-from coterie.state.rows import head_rows, pending_by_group
+from coterie.state.rows import head_rows, pending_by_group, topic_id_text
 from coterie.state.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -132,15 +132,19 @@ def offsets_table(fold: PartitionFold) -> pa.Table:
 
     columns = partial.offset_columns(fold)
     count = len(columns["partition"])
+    ids = columns.pop("topic_ids").tobytes()
+    topic_ids = pa.array(
+        [None, *(topic_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16))], pa.string()
+    )
     chunks = [
-        _offsets_chunk(columns, start, min(start + ROWS_PER_CHUNK, count))
+        _offsets_chunk(columns, topic_ids, start, min(start + ROWS_PER_CHUNK, count))
         for start in range(0, count, ROWS_PER_CHUNK)
     ]
     table = pa.concat_tables([SCHEMAS["offsets"]().empty_table(), *chunks])
     return table.sort_by([(name, "ascending") for name in ("group_id", "topic", "partition")])
 
 
-def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
+def _offsets_chunk(columns: dict[str, Any], topic_ids: pa.Array, start: int, end: int) -> pa.Table:
     import pyarrow as pa
 
     schema = SCHEMAS["offsets"]()
@@ -158,6 +162,7 @@ def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
         "metadata": to_text(metadata),
         "expire_timestamp": pa.array(expires, mask=expires == -1),
         "appended_batch_offset": pa.array(part["batch_offset"]),
+        "topic_id": topic_ids.take(pa.array(part["topic_id"])),
     }
     for name in ("partition", "offset", "leader_epoch", "commit_timestamp"):
         arrays[name] = pa.array(part[name])

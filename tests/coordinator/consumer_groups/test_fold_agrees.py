@@ -4,12 +4,15 @@
 """
 
 import json
+from base64 import b64decode
 
 import pytest
 
 from coterie import PartialState
+from coterie.state.tables import offsets_table
 from support.consumer_groups import golden
 from support.consumer_groups.log_of_trace import log_of, played
+from support.log_writer import batch
 
 FAILED_LOADS = {  # the coordinator gives its partition up; the fold shows the records
     "scenarios/load-conflict",
@@ -141,3 +144,35 @@ def test_offsets_of_a_log_are_those_that_are_fetched(traces):
                 (offset.topic, offset.partition): (offset.offset, offset.metadata)
                 for offset in coordinator.offset_fetch(group_id).partitions
             }, name
+
+
+def test_offsets_have_the_topic_ids_of_kafkas_records():
+    ids = set()
+    for behaviour, name, path in golden.newer():
+        data, expected = b"", {}
+        for at, line in enumerate(map(json.loads, golden.read(path))):
+            record = line.get("record") or {"type": "a marker"}
+            if line["event"] != "append" or record["type"] != "OFFSET_COMMIT":
+                continue
+            key, value = record["key"], record.get("value")
+            place = key["group"], key["topic"], key["partition"]
+            expected[place] = None if value is None else (value["offset"], value.get("topicId"))
+            raw = None if value is None else b64decode(line["value"])
+            data += batch(at, [(line["at"], b64decode(line["key"]), raw)])
+        state = PartialState()
+        state.fold(0).scan(data, file="log")
+        found = {
+            (row["group_id"], one["topic"], one["partition"]): (one["offset"], one.get("topic_id"))
+            for row in state.groups()
+            for one in row["offsets"]
+        }
+        left = {place: values for place, values in expected.items() if values is not None}
+        assert found == left, (behaviour, name)
+        table = offsets_table(state.fold(0)).to_pylist()
+        assert {
+            (row["group_id"], row["topic"], row["partition"]): (row["offset"], row["topic_id"])
+            for row in table
+        } == left, (behaviour, name)
+        ids |= {topic_id for _, topic_id in found.values()}
+    assert len(ids) > 2
+    assert None in ids

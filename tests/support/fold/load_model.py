@@ -1,5 +1,6 @@
 """The shortest model of a load: what a coordinator has once it has read a log of `made_logs`."""
 
+from base64 import urlsafe_b64encode
 from collections import defaultdict
 
 from support import log_writer as write
@@ -7,6 +8,11 @@ from support import log_writer as write
 
 def name(raw):
     return raw.decode("utf-8", "replace")
+
+
+def text_of(topic_id):
+    """As Kafka prints a UUID."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def is_late(time, at_ms):
@@ -27,7 +33,7 @@ def events_of(log, at_ms):
                 _, (group, topic, partition), value = rest
                 names = [name(raw).encode() for raw in (group, topic)]
                 key = write.commit_key(1, *names, partition)[2:]
-                yield "commit", key, offset, time, producer, value and (*value, -1)
+                yield "commit", key, offset, time, producer, value and (*value[:4], -1)
 
 
 def model(log, at_ms, follows_4x=False):
@@ -58,7 +64,7 @@ def model(log, at_ms, follows_4x=False):
             for of_producer in pending.values() if follows_4x and value is None else ():
                 of_producer.pop(place, None)
             if value is not None:
-                into[place] = (base, *value)
+                into[place] = (base, *value[:4], *map(text_of, filter(None, value[4:])))
     return offsets, pending, {group: value for group, value in metadata.items() if value}
 
 
@@ -84,6 +90,7 @@ def offsets_of(rows):
             row["leader_epoch"],
             row["metadata"].encode(),
             row["commit_timestamp"],
+            *([row["topic_id"]] if "topic_id" in row else []),
         )
         for row in rows
     }

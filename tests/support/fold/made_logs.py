@@ -12,6 +12,10 @@ COMMIT, ABORT = True, False
 GROUPS = [b"g", b"h", "é".encode(), b"\xff", b"\xfe"]  # the last two read as one name in Java
 TIMES = st.integers(-4, 9)  # -1: none
 VALUES = st.tuples(st.integers(0, 99), st.integers(-1, 2), st.sampled_from([b"", b"m"]), TIMES)
+TOPIC_IDS = (b"\xff" * 16, b"\x01" * 16)
+IN_ANY_VERSION = st.tuples(VALUES, st.sampled_from([None, *TOPIC_IDS])).map(
+    lambda one: (*one[0], one[1])
+)
 METADATA = st.tuples(
     st.just("group"),
     TIMES,
@@ -22,13 +26,13 @@ METADATA = st.tuples(
 STEPS = st.sampled_from([1, 1, 1, 0, -2, 5])
 
 
-def logs_over(groups, partitions, producers, other_records):
+def logs_over(groups, partitions, producers, other_records, values=VALUES):
     """Logs of commits to so many places, by hand and by so many transactional producers."""
     places = st.tuples(
         st.sampled_from(GROUPS[:groups]), st.just(b"t"), st.integers(0, partitions - 1)
     )
     commits = st.tuples(
-        st.just("commit"), TIMES, st.integers(0, 1), places, st.none() | VALUES | VALUES
+        st.just("commit"), TIMES, st.integers(0, 1), places, st.none() | values | values
     )
     producer = st.integers(1, producers)
     batches = st.one_of(

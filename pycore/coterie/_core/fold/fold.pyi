@@ -39,9 +39,10 @@ def offset_columns(fold: FoldState) -> dict[str, Any]:
     dict of ndarray
         ``offset``, ``commit_timestamp`` (ms), ``expire_timestamp`` (ms, -1: none),
         ``batch_offset`` (of the first record of the batch that holds it), all int64 of shape (n,);
-        ``leader_epoch`` (-1: none) and ``partition``, int32; ``keys`` and ``metadata``, uint8,
-        end to end, with ``metadata_end`` int64 of shape (n,) and ``bounds`` int64 of shape
-        (n, 4): start and end of the group's and of the topic's name in ``keys``.
+        ``leader_epoch`` (-1: none) and ``partition``, int32; ``topic_id``, uint32, the number of
+        an id in ``topic_ids`` (uint8, 16 bytes each, end to end), from 1 on, 0: none; ``keys`` and
+        ``metadata``, uint8, end to end, with ``metadata_end`` int64 of shape (n,) and ``bounds``
+        int64 of shape (n, 4): start and end of the group's and of the topic's name in ``keys``.
     """
 
 def offset_entries(fold: FoldState) -> Iterator[tuple[tuple[str, str, int], Committed]]:

@@ -14,7 +14,8 @@ from coterie._core.fold.history import GroupLog, History
 class Committed(NamedTuple):
     """A committed offset; times in ms, -1: none.
 
-    ``batch_offset``: of the first record of the batch that holds it.
+    ``batch_offset``: of the first record of the batch that holds it. ``topic_id``: 16 bytes; None:
+    the commit has none.
     """
 
     batch_offset: int
@@ -23,6 +24,7 @@ class Committed(NamedTuple):
     expire_timestamp: int
     leader_epoch: int
     metadata: bytes
+    topic_id: bytes | None = None
 
 class Producer:
     """The transactions of one producer id in a piece of log.

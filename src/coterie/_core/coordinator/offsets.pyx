@@ -5,12 +5,10 @@ own module. One bad record stops the load of a partition. Traces are played here
 Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 """
 cimport cython
-from base64 import urlsafe_b64decode
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.codec.layout import decode_utf8
-from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE,
     OFFSET_METADATA_TOO_LARGE, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT, commit_error)
@@ -20,6 +18,7 @@ from coterie._core.coordinator.runtime cimport (
     Partitions, Runtime, batch_of, commit_batch, describe, partition_of, tombstones, utf8_length)
 from coterie._core.fold.fold import (
     PartitionFold, offset_columns, pending_commits, settle_removed, take as take_batch)
+from coterie._core.fold.keytable cimport TOPIC_ID_SIZE
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
 
 from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
@@ -128,51 +127,36 @@ cdef dict offsets_of_4x(object fold):
     return maps
 
 
-cdef int read_topic_ids(dict maps, list rows) except -1:
-    """Give offsets the topic ids of their records, which a fold does not have."""
-    cdef OffsetMap offsets
-    cdef int64_t first
-    for base_offset, producer_id, _, _, control, records in rows:
-        first = base_offset
-        for key, value in records:
-            if control or value is None or key is None or key[:2] != b"\0\1":
-                continue
-            raw = decode_value(1, value)["data"].get("topicId")
-            if raw is None:
-                continue
-            named = decode_key(key)["data"]
-            offsets = maps.get(named["group"])
-            if offsets is None:
-                continue
-            place = (named["topic"], named["partition"])
-            for entry in (offsets.find(place),
-                          offsets.pending_by_producer.get(producer_id, {}).get(place)):
-                if entry is not None and first <= (<Offset>entry).position < first + len(records):
-                    (<Offset>entry).topic_id = urlsafe_b64decode(raw + "==")
-
-
 def offsets_of(fold):
     """Return the offsets of a fold by group id, including those of undecided transactions."""
     cdef dict maps = {}
+    cdef bytes ids
+    cdef Offset entry
     cdef Py_ssize_t start = 0, end
     if not isinstance(fold, PartitionFold):
         raise TypeError(f"fold must be a PartitionFold, not {type(fold).__name__}")
     columns = offset_columns(fold)
     keys, texts = columns["keys"].tobytes(), columns["metadata"].tobytes()
-    for bounds, partition, offset, epoch, end, commit_ms, expire_ms, position in zip(
+    ids = columns["topic_ids"].tobytes()
+    for bounds, partition, offset, epoch, end, commit_ms, expire_ms, position, topic_id in zip(
             columns["bounds"].tolist(), columns["partition"].tolist(), columns["offset"].tolist(),
             columns["leader_epoch"].tolist(), columns["metadata_end"].tolist(),
             columns["commit_timestamp"].tolist(), columns["expire_timestamp"].tolist(),
-            columns["batch_offset"].tolist()):
+            columns["batch_offset"].tolist(), columns["topic_id"].tolist()):
         group_id, topic = decode_utf8(keys[bounds[0]:bounds[1]]), decode_utf8(
             keys[bounds[2]:bounds[3]])
-        map_of(maps, group_id).set_offset((topic, partition), make_offset(
-            offset, epoch, decode_utf8(texts[start:end]), commit_ms, expire_ms, position))
+        entry = make_offset(
+            offset, epoch, decode_utf8(texts[start:end]), commit_ms, expire_ms, position)
+        if topic_id:
+            entry.topic_id = ids[(topic_id - 1) * TOPIC_ID_SIZE:topic_id * TOPIC_ID_SIZE]
+        map_of(maps, group_id).set_offset((topic, partition), entry)
         start = end
     for producer_id, (group_id, topic, partition), values in pending_commits(fold):
-        map_of(maps, group_id).undecided(producer_id)[topic, partition] = make_offset(
+        entry = make_offset(
             values.offset, values.leader_epoch, decode_utf8(values.metadata),
             values.commit_timestamp, values.expire_timestamp, values.batch_offset)
+        entry.topic_id = values.topic_id
+        map_of(maps, group_id).undecided(producer_id)[topic, partition] = entry
     return {group_id: maps[group_id] for group_id in sorted(maps)}
 
 
@@ -285,8 +269,6 @@ cdef class Election:
         self.load_error = None
         try:
             maps = offsets_of_4x(fold_log(batches_of_4x(rows)))
-            if self.consumer.deletes_by_id:
-                read_topic_ids(maps, rows)
         except CorruptData as error:
             self.load_error = str(error)
         self.load_error = self.consumer.load(rows, load_filter) or self.load_error

@@ -52,6 +52,7 @@ cdef struct Commit:
     const uint8_t* metadata
     int32_t metadata_size
     int32_t leader_epoch         # -1: none
+    const uint8_t* topic_id      # 16 bytes; NULL: none
 
 
 cdef inline bint is_newer_key(int16_t version) noexcept nogil:
@@ -114,15 +115,12 @@ cdef inline Status read_commit_value(const uint8_t* value, int32_t size,
             out.metadata = value + 16
             out.commit_timestamp = load_i64(value + 16 + out.metadata_size)
             out.expire_timestamp = -1
+            out.topic_id = NULL
             return OK
     return read_any_value(value, size, out)
 
 
 cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noexcept nogil
-
-# The halves of the topic id in a value that is not null; 0 and 0: it has none.
-cdef void read_topic_id(const uint8_t* value, int32_t size, int64_t* high,
-                        int64_t* low) noexcept nogil
 
 # OK if Kafka's reader would take a group metadata value that is not null.
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil

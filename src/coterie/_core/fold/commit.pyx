@@ -95,17 +95,10 @@ cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noex
     out.metadata, out.metadata_size = spans[METADATA].at, spans[METADATA].size
     out.commit_timestamp = number_at(&spans[COMMIT_TIMESTAMP], -1)
     out.expire_timestamp = number_at(&spans[EXPIRE_TIMESTAMP], -1)
+    out.topic_id = spans[TOPIC_ID].at
+    if out.topic_id != NULL and load_i64(out.topic_id) == load_i64(out.topic_id + 8) == 0:
+        out.topic_id = NULL
     return OK
-
-
-cdef void read_topic_id(const uint8_t* value, int32_t size, int64_t* high,
-                        int64_t* low) noexcept nogil:
-    cdef Span spans[MAX_FIELDS]
-    high[0] = low[0] = 0
-    if size < 2 or load_i16(value) < WITH_TOPIC_ID:      # most logs have none: do not parse twice
-        return
-    if walk_value(value, size, COMMITS, spans, NULL) == OK and spans[TOPIC_ID].at != NULL:
-        high[0], low[0] = load_i64(spans[TOPIC_ID].at), load_i64(spans[TOPIC_ID].at + 8)
 
 
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil:

@@ -6,7 +6,7 @@ prefetched in a pass of its own. Then the commits are applied in the order in wh
 Mostly the place cache knows the entry, and only that is prefetched. The queue borrows the bytes of
 the piece of log that is scanned.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record
@@ -15,8 +15,9 @@ from coterie._core.fold.commit cimport (
     track_key)
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.fold.keytable cimport (
-    Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
-    prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain, table_intern)
+    Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, number_topic_id,
+    prefetch_entry, prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain,
+    table_intern)
 from coterie._core.fold.place_cache cimport (
     PlaceCache, cache_add_names, cache_add_place, cache_find_names, cache_find_place)
 from coterie._core.codec.record cimport record_v2
@@ -75,7 +76,7 @@ cdef inline void queue_free(Queue* queue) noexcept:
     free(queue.unplaced)
 
 
-cdef inline bint queue_record(Queue* queue, const Table* table, PlaceCache* cache,
+cdef inline bint queue_record(Queue* queue, Table* table, PlaceCache* cache,
                               const Record* record, int64_t batch_offset,
                               int64_t seq) noexcept nogil:
     """Queue one record. False: it is no plain commit, and no state changed."""
@@ -112,11 +113,13 @@ cdef inline bint queue_record(Queue* queue, const Table* table, PlaceCache* cach
         if read_commit_value(record.value, record.value_size, &commit) != OK:
             return False
         to_value(&commit, batch_offset, &item.value)
+        if number_topic_id(table, commit.topic_id, &item.value) != 0:
+            return False
     queue.count += 1
     return True
 
 
-cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache,
+cdef inline bint queue_batch(Queue* queue, Table* table, PlaceCache* cache,
                              HistoryBuffer* buffer,
                              const Tracks* tracks, const Batch* batch, int64_t until_ms,
                              int64_t seq, bint* has_records_of_4x) noexcept nogil:
@@ -207,14 +210,15 @@ cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* cache,
 
 
 cdef inline void to_value(const Commit* commit, int64_t batch_offset, Value* out) noexcept nogil:
-    """Make the table's value of a commit; the metadata is borrowed."""
+    """Make the table's value of a commit, but for its topic id; the metadata is borrowed."""
     out.batch_offset = batch_offset
     out.offset = commit.offset
     out.commit_timestamp = commit.commit_timestamp
     out.expire_timestamp = commit.expire_timestamp
     out.metadata = commit.metadata
-    out.metadata_size = commit.metadata_size
+    out.metadata_size = <uint16_t>commit.metadata_size       # at most MAX_TEXT
     out.leader_epoch = commit.leader_epoch
+    out.topic_id = 0
 
 
 cdef inline bint buffer_parsed(HistoryBuffer* buffer, const Record* record,

@@ -6,7 +6,7 @@ the states of a log's pieces equal the fold of the log.
 Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets).
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -17,29 +17,29 @@ from coterie._core.codec.batch cimport (
     MARKER_ABORT, MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, Batch, Frame, Record, crc_holds,
     frame_as_loader, frame_batch, frame_to_fault, in_time, read_marker, unread_magic_holds)
 from coterie._core.codec.batch import FRAME_DETAIL
-from coterie._core.codec.cursor cimport load_i16, load_i32, wrap_add
+from coterie._core.codec.cursor cimport MAX_TEXT, load_i16, load_i32, wrap_add
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.fold.commit cimport (
     Commit, Stamp, Track, Tracks, canonical, commit_key, detail_of, dump_tracks, group_id_of,
-    is_of_4x, join_pending, key_fits, record_of, restore_tracks, track_key, track_merge,
-    track_shifted, tracks_fit)
+    is_of_4x, join_pending, key_fits, names_as_bytes, record_of, restore_tracks, track_key,
+    track_merge, track_shifted, tracks_fit)
 from coterie._core.fold.commit_queue cimport (
     FULL, buffer_parsed, queue_apply, queue_batch, queue_clear, queue_reserve, to_value)
 from coterie._core.fold.deferred_groups cimport MAX_DEFERRED, deferred_put, only_group_metadata
 from coterie._core.fold.fold_state cimport (
     ALL_MATCH, LOAD, NONE_MATCH, RECOVER, BatchMatch, FoldState, add_fault, add_pending_commit,
-    count_faults,
-    apply_committed, end_transaction, excludes, follows_4x, match_batch, producer_of, set_history)
+    count_faults, apply_committed, end_transaction, excludes, follows_4x, match_batch, producer_of,
+    set_history, topic_id_bytes)
 from coterie._core.fold.fold_state import Committed, Producer, Scanned
 from coterie._core.fold.history cimport (
     GroupView, absorb_history, add_generation, add_pending, begin_fold_change, dump_history,
     end_fold_change, restore_history, row_number)
 from coterie._core.fold.history import GroupLog
 from coterie._core.fold.keytable cimport (
-    Entry, Table, Value, coterie_equal, coterie_keyhash, drop_metadata, is_removed, is_visible,
-    own_all, own_metadata, prefetch_entry, prefetch_slot, remove_plain, set_if_newer, set_plain,
-    set_value, table_intern)
+    TOPIC_ID_SIZE, Entry, Table, Value, coterie_equal, coterie_keyhash, drop_metadata, is_removed,
+    is_visible, number_topic_id, own_all, own_metadata, prefetch_entry, prefetch_slot,
+    remove_plain, set_if_newer, set_plain, set_value, table_intern, topic_id_at)
 from coterie._core.fold.names cimport names_forget
 from coterie._core.fold.record_kind cimport (
     ANOTHER_GROUP, FAULTY, GROUP, NEWER, NON_ASCII_COMMIT, PLAIN_COMMIT, TOO_LATE, UNKNOWN,
@@ -130,6 +130,8 @@ cdef int apply_plain(FoldState fold, const Record* record, ParsedRecord* parsed,
         return -1
     entry = &fold.table.entries[index]
     to_value(commit, batch_offset, &value)
+    if not commit.tombstone and number_topic_id(&fold.table, commit.topic_id, &value) != 0:
+        return -1
     stamp.log_offset, stamp.timestamp = record.offset, record.timestamp
     if fold.tracks != NULL and track_key(
             fold.tracks, &fold.table, index, &stamp, NULL if commit.tombstone else &value):
@@ -185,7 +187,8 @@ cdef int apply_pending(FoldState fold, const Batch* batch, const Record* record,
     add_pending(fold.history, batch.producer_id, record, commit.key, commit.key_size,
                 NULL if commit.tombstone else &value)
     return add_pending_commit(producer_of(fold.producers, batch.producer_id), index,
-                              NULL if commit.tombstone else &value, record, fold.tracks)
+                              NULL if commit.tombstone else &value, commit.topic_id, record,
+                              fold.tracks)
 
 
 cdef int apply_marker(FoldState fold, const Batch* batch) except -1:
@@ -358,6 +361,7 @@ cdef dict read_columns(FoldState fold, bint all_entries):
             metadata_bytes += entry.value.metadata_size if entry.present else 0
     numbers = {name: np.empty(n, dtype=np.int64) for name in NUMBERS}
     flags, epochs = np.empty(n, dtype=np.uint8), np.empty(n, dtype=np.int32)
+    ids = np.empty(n, dtype=np.uint32)
     key_ends, metadata_ends = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     keys = np.empty(key_bytes, dtype=np.uint8)
     metadata = np.empty(metadata_bytes, dtype=np.uint8)
@@ -368,6 +372,7 @@ cdef dict read_columns(FoldState fold, bint all_entries):
     cdef int64_t[::1] removed_at = numbers["removed_at"]
     cdef uint8_t[::1] flag = flags, key_view = keys, metadata_view = metadata
     cdef int32_t[::1] epoch = epochs
+    cdef uint32_t[::1] topic_id = ids
     cdef int64_t[::1] key_end = key_ends, metadata_end = metadata_ends
     cdef uint64_t key_at = 0, metadata_at = 0
     cdef Py_ssize_t row = 0
@@ -386,10 +391,11 @@ cdef dict read_columns(FoldState fold, bint all_entries):
         batch_offset[row], offset[row] = entry.value.batch_offset, entry.value.offset
         committed[row] = entry.value.commit_timestamp
         expires[row] = entry.value.expire_timestamp
-        epoch[row] = entry.value.leader_epoch
+        epoch[row], topic_id[row] = entry.value.leader_epoch, entry.value.topic_id
         key_end[row], metadata_end[row] = key_at, metadata_at
         row += 1
-    return {**numbers, "flags": flags, "leader_epoch": epochs, "keys": keys, "key_end": key_ends,
+    return {**numbers, "flags": flags, "leader_epoch": epochs, "topic_id": ids,
+            "topic_ids": names_as_bytes(table.topic_ids)[0], "keys": keys, "key_end": key_ends,
             "metadata": metadata, "metadata_end": metadata_ends}
 
 
@@ -444,7 +450,8 @@ cdef list entries_from(FoldState fold, uint32_t first, dict names):
                 rows.append((decoded_key(fold, i, names), Committed(
                     entry.value.batch_offset, entry.value.offset, entry.value.commit_timestamp,
                     entry.value.expire_timestamp, entry.value.leader_epoch,
-                    (<const char*>entry.value.metadata)[:entry.value.metadata_size])))
+                    (<const char*>entry.value.metadata)[:entry.value.metadata_size],
+                    topic_id_bytes(topic_id_at(&fold.table, entry.value.topic_id)))))
     finally:
         end_use(&fold.users)
     return rows
@@ -619,14 +626,17 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
     cdef const int64_t[::1] removed_at = columns["removed_at"]
     cdef const uint8_t[::1] flag = columns["flags"]
     cdef const int32_t[::1] epoch = columns["leader_epoch"]
+    cdef const uint32_t[::1] topic_id = columns["topic_id"]
     count = key_end.shape[0]
     if not (count == end.shape[0] == batch_offset.shape[0] == offset.shape[0] == committed.shape[0]
             == expires.shape[0] == base_seq.shape[0] == won_seq.shape[0] == flag.shape[0]
-            == removed_at.shape[0] == epoch.shape[0]):
+            == removed_at.shape[0] == epoch.shape[0] == topic_id.shape[0]):
         raise CorruptData("the columns of a partial state have different lengths")
+    enter_topic_ids(fold, columns["topic_ids"])
     for i in range(count):
         if not (key_fits(&keys[0], key_start, key_end[i], keys.shape[0])
-                and start <= end[i] <= min(metadata.shape[0], start + 0x7FFFFFFF)
+                and start <= end[i] <= min(metadata.shape[0], start + MAX_TEXT)
+                and topic_id[i] <= fold.topic_ids.count
                 and add_key(fold, &keys[key_start], <uint32_t>(key_end[i] - key_start)) == i):
             raise CorruptData(f"key {i} of a partial state's {count} does not fit it")
         entry = &fold.table.entries[i]
@@ -635,8 +645,8 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
         entry.removed_at = removed_at[i]
         entry.value.batch_offset, entry.value.offset = batch_offset[i], offset[i]
         entry.value.commit_timestamp, entry.value.expire_timestamp = committed[i], expires[i]
-        entry.value.leader_epoch = epoch[i]
-        entry.value.metadata_size = <int32_t>(end[i] - start)
+        entry.value.leader_epoch, entry.value.topic_id = epoch[i], topic_id[i]
+        entry.value.metadata_size = <uint16_t>(end[i] - start)
         if end[i] > start:
             entry.value.metadata = &metadata[start]
             if own_metadata(&fold.table, entry) != 0:
@@ -644,6 +654,20 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
         key_start, start = key_end[i], end[i]
     if key_start != keys.shape[0] or start != metadata.shape[0]:
         raise CorruptData("a partial state has keys or metadata that are of no entry")
+    return 0
+
+
+cdef int enter_topic_ids(FoldState fold, const uint8_t[::1] ids) except -1:
+    """Number the ids as before; each is there once."""
+    cdef Value value
+    cdef Py_ssize_t at
+    if ids.shape[0] % TOPIC_ID_SIZE:
+        raise CorruptData("the topic ids of a partial state are cut short")
+    for at in range(0, ids.shape[0], TOPIC_ID_SIZE):
+        if number_topic_id(&fold.table, &ids[at], &value) != 0:
+            raise MemoryError
+        if value.topic_id != at // TOPIC_ID_SIZE + 1:
+            raise CorruptData("a partial state has a topic id twice")
     return 0
 
 
@@ -664,18 +688,22 @@ cdef enum:
     AHEAD = 16                   # keys whose slots are prefetched before they are looked up
 
 
-cdef int compose(Table* table, uint32_t index, const Entry* later, int64_t shift) noexcept nogil:
-    """Apply `later`, the same key's entry in the next piece, to an entry. -1: no memory."""
+cdef int compose(Table* table, uint32_t index, const Table* of, const Entry* later,
+                 int64_t shift) noexcept nogil:
+    """Apply `later`, the same key's entry in the next piece `of`, to an entry. -1: no memory."""
     cdef Entry* entry = &table.entries[index]
+    cdef Value value = later.value
+    if number_topic_id(table, topic_id_at(of, value.topic_id), &value) != 0:
+        return -1
     if later.base_seq >= 0:
         if later.present:
-            set_value(table, entry, &later.value, later.won_seq + shift)
+            set_value(table, entry, &value, later.won_seq + shift)
         else:
             remove_plain(table, entry, later.removed_at, 0)
         entry.base_seq = later.base_seq + shift
         entry.removed_at = max(entry.removed_at, later.removed_at)
     elif later.present:
-        set_if_newer(table, entry, &later.value, later.won_seq + shift)
+        set_if_newer(table, entry, &value, later.won_seq + shift)
     return own_metadata(table, entry)
 
 
@@ -699,7 +727,7 @@ cdef int compose_all(Table* table, const Table* later, int64_t shift,
         entry = &later.entries[i]
         key = later.arena + entry.key_at
         index = table_intern(table, hashes[i % AHEAD], key, entry.key_size)
-        if index < 0 or compose(table, <uint32_t>index, entry, shift) != 0:
+        if index < 0 or compose(table, <uint32_t>index, later, entry, shift) != 0:
             return -1
         if index_of != NULL:
             index_of[i] = <uint32_t>index

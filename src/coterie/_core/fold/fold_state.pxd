@@ -1,5 +1,5 @@
 """The state of a fold: the last record of each key, open transactions, counts and faults."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from coterie._core.codec.batch cimport Batch, Record, Records
 from coterie._core.fold.commit cimport Tracks
@@ -7,7 +7,7 @@ from coterie._core.fold.commit_queue cimport Queue
 from coterie._core.fold.deferred_groups cimport DeferredGroups
 from coterie._core.fold.history cimport History
 from coterie._core.fold.history_buffer cimport HistoryBuffer
-from coterie._core.fold.keytable cimport Table, Value
+from coterie._core.fold.keytable cimport TOPIC_ID_SIZE, Table, Value
 from coterie._core.fold.place_cache cimport PlaceCache
 from coterie._core.fold.record_kind cimport ParsedRecord, ParsedRecords
 
@@ -17,7 +17,12 @@ cdef object producer_of(dict producers, int64_t producer_id)
 
 # Add a commit of a transaction; `value` NULL: a tombstone. `tracks` may be NULL here and below.
 cdef int add_pending_commit(object producer, int64_t index, const Value* value,
-                            const Record* record, Tracks* tracks) except -1
+                            const uint8_t* topic_id, const Record* record,
+                            Tracks* tracks) except -1
+
+# The bytes of a topic id; None for NULL.
+cdef inline bytes topic_id_bytes(const uint8_t* topic_id):
+    return None if topic_id == NULL else topic_id[:TOPIC_ID_SIZE]
 
 # Apply a marker: a COMMIT applies the pending commits; either type drops them and decides their
 # rows in `history`, which may be None.
@@ -70,6 +75,7 @@ cdef enum OnFault:
 
 cdef class FoldState:
     cdef Table table
+    cdef Table topic_ids                 # of the values in `table`, by number
     cdef PlaceCache place_cache
     cdef Queue queue                     # plain commits that are parsed, not yet in the table
     cdef DeferredGroups deferred         # batches of group metadata, not yet applied

@@ -4,13 +4,13 @@ Commits of a transaction are pending by producer until its marker comes. A surve
 transactions ended that were open at the end of a piece.
 """
 from collections import namedtuple
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.stdlib cimport free
 
 from coterie._core.checks cimport int64_or_none, text_of, texts_of, within
 from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record, Records, plausible_base
 from coterie._core.codec.batch import KINDS
-from coterie._core.codec.cursor cimport OK, Cursor, load_i16
+from coterie._core.codec.cursor cimport MAX_TEXT, OK, Cursor, load_i16
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.commit cimport (
     KEY_GROUP, Commit, Tracks, apply_tracked, check_group_value, is_of_4x, read_commit_key,
@@ -18,8 +18,9 @@ from coterie._core.fold.commit cimport (
 from coterie._core.fold.commit_queue cimport queue_free
 from coterie._core.fold.history cimport History, decide, row_number
 from coterie._core.fold.keytable cimport (
-    Entry, Table, Value, coterie_equal, coterie_is_ascii, coterie_keyhash, coterie_prefetch,
-    own_metadata, set_if_newer, table_find, table_free, table_init, table_intern)
+    TOPIC_ID_SIZE, Entry, Table, Value, coterie_equal, coterie_is_ascii, coterie_keyhash,
+    coterie_prefetch, number_topic_id, own_metadata, set_if_newer, table_find, table_free,
+    table_init, table_intern)
 from coterie._core.fold.place_cache cimport cache_free
 from coterie._core.fold.record_kind cimport (
     FAULTY, GROUP, NON_ASCII_COMMIT, PLAIN_COMMIT, TOO_LATE, ParsedRecord)
@@ -51,7 +52,8 @@ class Producer:
 
 Committed = namedtuple(
     "Committed",
-    "batch_offset offset commit_timestamp expire_timestamp leader_epoch metadata", module=__name__)
+    "batch_offset offset commit_timestamp expire_timestamp leader_epoch metadata topic_id",
+    module=__name__, defaults=[None])
 Committed.__doc__ = """A committed offset; times in ms, -1: none."""
 cdef object new_tuple = tuple.__new__    # takes a third of the time of a named tuple's own
 
@@ -64,10 +66,12 @@ cdef object producer_of(dict producers, int64_t producer_id):
 
 
 cdef int add_pending_commit(object producer, int64_t index, const Value* value,
-                            const Record* record, Tracks* tracks) except -1:
+                            const uint8_t* topic_id, const Record* record,
+                            Tracks* tracks) except -1:
     producer.pending[index] = None if value == NULL else new_tuple(Committed, (
         value.batch_offset, value.offset, value.commit_timestamp, value.expire_timestamp,
-        value.leader_epoch, value.metadata[:value.metadata_size]))
+        value.leader_epoch, value.metadata[:value.metadata_size],
+        topic_id_bytes(topic_id)))
     if tracks != NULL:
         track_pending(tracks, producer.tracked, index, record, value)
     return 0
@@ -96,7 +100,7 @@ cdef int apply_committed(object producer, object excluded, Table* table, Tracks*
     for index, committed in producer.pending.items():
         if committed is None or index in excluded:
             continue
-        _metadata = unpack_value(committed, &value)
+        _metadata = unpack_value(committed, table, &value)
         # A caller may have written any number there.
         entry = &table.entries[within(index, "the index of a key", 0, <int64_t>table.count - 1)]
         if set_if_newer(table, entry, &value, seq) and own_metadata(table, entry) != 0:
@@ -104,13 +108,18 @@ cdef int apply_committed(object producer, object excluded, Table* table, Tracks*
     return 0 if tracks == NULL else apply_tracked(tracks, table, producer.tracked)
 
 
-cdef bytes unpack_value(object pending, Value* out):
+cdef bytes unpack_value(object pending, Table* table, Value* out):
     """Fill `out`, which borrows the returned bytes: keep those until its metadata is copied."""
-    cdef bytes metadata
+    cdef bytes metadata, topic_id
     (out.batch_offset, out.offset, out.commit_timestamp, out.expire_timestamp, out.leader_epoch,
-     metadata) = pending
+     metadata, topic_id) = pending
+    # A caller may have written anything there.
     out.metadata = metadata
-    out.metadata_size = <int32_t>len(metadata)
+    out.metadata_size = <uint16_t>within(len(metadata), "the size of metadata", 0, MAX_TEXT)
+    if topic_id is not None:
+        within(len(topic_id), "the size of a topic id", TOPIC_ID_SIZE, TOPIC_ID_SIZE)
+    if number_topic_id(table, NULL if topic_id is None else <const uint8_t*>topic_id, out) != 0:
+        raise MemoryError
     return metadata
 
 
@@ -269,6 +278,8 @@ cdef class FoldState:
         if text_of(on_fault, "on_fault") not in ON_FAULT:
             raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
+        table_init(&self.topic_ids)
+        self.table.topic_ids = &self.topic_ids
         table_init(&self.group_filter.names)
         table_init(&self.place_cache.names)
         self.records = Records.__new__(Records)
@@ -290,6 +301,7 @@ cdef class FoldState:
 
     def __dealloc__(self):
         table_free(&self.table)
+        table_free(&self.topic_ids)
         table_free(&self.group_filter.names)
         cache_free(&self.place_cache)
         free(self.requested_tracks.items)

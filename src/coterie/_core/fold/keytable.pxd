@@ -17,9 +17,9 @@ The fold of the log `wide` takes 46 to 52 ms, 11 of them to read and check the r
 goes to keys and values: 137,385 entries of 88 bytes do not fit the caches. Huge pages for the table
 brought no gain.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from coterie._core.fold.metadata_arena cimport MetadataArena, arena_free, arena_put, arena_widen
 
@@ -37,26 +37,29 @@ cdef extern from *:
 cdef enum:
     NO_INDEX = -1
     FAR = 16                     # entries ahead, whose metadata is prefetched before it is copied
+    TOPIC_ID_SIZE = 16
+    OWNED = 1                    # `value.metadata` points into the table's own memory
+    BORROWS = 2                  # the entry is in `borrowers`
 
-cdef struct Value:
+cdef packed struct Value:        # of 50 bytes, each field aligned: so an entry has 88
     int64_t batch_offset         # offset of the first record of the batch that holds it
     int64_t offset
     int64_t commit_timestamp     # ms
     int64_t expire_timestamp     # ms, -1: none
     const uint8_t* metadata
-    int32_t metadata_size
     int32_t leader_epoch         # -1: none
+    uint32_t topic_id            # number in the table's `topic_ids`, from 1 on; 0: none
+    uint16_t metadata_size
 
 cdef struct Entry:
     uint64_t key_at              # in the arena
-    uint32_t key_size
-    uint8_t present              # whether `value` is one
-    uint8_t owned                # `value.metadata` points into the table's own memory
-    uint8_t borrows              # the entry is in `borrowers`
     int64_t removed_at           # greatest batch offset of a plain tombstone; -1: none
     int64_t base_seq             # ordinal of the last plain value or tombstone; -1: none
     int64_t won_seq              # ordinal at which `value` was set; undefined if not `present`
     Value value
+    uint8_t present              # whether `value` is one
+    uint8_t memory               # OWNED, BORROWS
+    uint32_t key_size
 
 cdef struct Table:
     uint64_t* slots              # upper half: of the hash; lower half: index + 1, 0 = free
@@ -70,6 +73,8 @@ cdef struct Table:
     uint32_t* borrowers          # entries whose metadata may be borrowed; see `own_all`
     uint32_t borrower_count
     MetadataArena metadata
+    Table* topic_ids             # of the values; NULL in a table of names
+    uint32_t recent_topic_id     # the number that was looked up last
 
 
 cdef inline int table_init(Table* table) except -1:
@@ -183,6 +188,29 @@ cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key
     return table.count - 1
 
 
+cdef inline const uint8_t* topic_id_at(const Table* table, uint32_t number) noexcept nogil:
+    """Return the 16 bytes of a topic id by its number; NULL for 0: none."""
+    return table.topic_ids.arena + (number - 1) * TOPIC_ID_SIZE if number else NULL
+
+
+cdef inline int number_topic_id(Table* table, const uint8_t* topic_id,
+                                Value* value) noexcept nogil:
+    """Set the number of a value's topic id, NULL: none. -1: no memory."""
+    cdef int64_t index
+    value.topic_id = 0
+    if topic_id == NULL:
+        return 0
+    if table.recent_topic_id == 0 or memcmp(
+            topic_id, topic_id_at(table, table.recent_topic_id), TOPIC_ID_SIZE) != 0:
+        index = table_intern(table.topic_ids, coterie_keyhash(topic_id, TOPIC_ID_SIZE), topic_id,
+                             TOPIC_ID_SIZE)
+        if index < 0:
+            return -1
+        table.recent_topic_id = <uint32_t>(index + 1)
+    value.topic_id = table.recent_topic_id
+    return 0
+
+
 cdef inline void prefetch_slot(const Table* table, uint64_t hash) noexcept nogil:
     coterie_prefetch(&table.slots[(hash >> 32) & table.mask])
 
@@ -209,9 +237,9 @@ cdef inline void prefetch_key(const Table* table, uint64_t hash) noexcept nogil:
 
 
 cdef inline void drop_metadata(Table* table, Entry* entry) noexcept nogil:
-    if entry.owned:
+    if entry.memory & OWNED:
         table.metadata.used -= entry.value.metadata_size
-        entry.owned = False
+        entry.memory &= ~OWNED
 
 
 cdef inline void set_value(Table* table, Entry* entry, const Value* value,
@@ -221,8 +249,8 @@ cdef inline void set_value(Table* table, Entry* entry, const Value* value,
     entry.value = value[0]
     entry.present = True
     entry.won_seq = seq
-    if value.metadata_size and not entry.borrows:
-        entry.borrows = True
+    if value.metadata_size and not entry.memory & BORROWS:
+        entry.memory |= BORROWS
         table.borrowers[table.borrower_count] = <uint32_t>(entry - table.entries)
         table.borrower_count += 1
 
@@ -242,7 +270,7 @@ cdef inline int table_room(Table* table, uint64_t size) noexcept nogil:
         return -1
     for i in range(table.count):
         entry = &table.entries[i]
-        if entry.owned:
+        if entry.memory & OWNED:
             entry.value.metadata = arena_put(
                 &fresh, entry.value.metadata, entry.value.metadata_size)
     arena_free(arena)
@@ -253,13 +281,13 @@ cdef inline int table_room(Table* table, uint64_t size) noexcept nogil:
 cdef inline int own_metadata(Table* table, Entry* entry) noexcept nogil:
     """Copy borrowed metadata, before the bytes that it points into are freed. -1: no memory."""
     cdef uint64_t size = entry.value.metadata_size
-    if entry.owned or not entry.present or size == 0:
+    if entry.memory & OWNED or not entry.present or size == 0:
         return 0
     if size > table.metadata.room and table_room(table, size) != 0:
         entry.value.metadata_size = 0
         return -1
     entry.value.metadata = arena_put(&table.metadata, entry.value.metadata, size)
-    entry.owned = True
+    entry.memory |= OWNED
     return 0
 
 
@@ -273,7 +301,7 @@ cdef inline int own_all(Table* table) noexcept nogil:
         if i + FAR < table.borrower_count:
             coterie_prefetch(table.entries[table.borrowers[i + FAR]].value.metadata)
         entry = &table.entries[table.borrowers[i]]
-        entry.borrows = False
+        entry.memory &= ~BORROWS
         missing |= own_metadata(table, entry)
     table.borrower_count = 0
     return missing

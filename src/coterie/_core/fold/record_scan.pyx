@@ -15,12 +15,12 @@ from coterie._core.checks cimport (
 from coterie._core.codec.batch cimport (
     AHEAD, FRAME_BATCH, MARKER_ABORT, MARKER_COMMIT, MIN_RECORD_V2, NO_FAULT, V2_HEADER, Batch,
     Frame, Record, Records, crc_holds, frame_batch, in_time, read_marker)
-from coterie._core.codec.cursor cimport OK, Cursor, load_i16
+from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i64
 from coterie._core.codec.record cimport any_record, record_v2
 from coterie._core.fold.another_group cimport is_of_another_group
 from coterie._core.fold.commit cimport (
     KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, grown_columns, is_newer_key, names_from,
-    read_commit_value, read_topic_id)
+    read_commit_value)
 from coterie._core.fold.history_buffer cimport ABORTED, COMMITTED, PENDING
 from coterie._core.fold.keyindex cimport (
     KEY_FAULTY, NO_MEMORY, NO_RECORD, Key, KeyIndex, key_index_free, key_index_init, key_number,
@@ -437,7 +437,7 @@ cdef class RecordScan:
         if not in_time(record, self.until_ms):
             return
         commit.offset = commit.commit_timestamp = commit.expire_timestamp = -1
-        commit.metadata_size = 0
+        commit.metadata_size, commit.topic_id = 0, NULL
         if batch.control:
             kind = MARKER
         elif record.key_size < 2:
@@ -474,9 +474,9 @@ cdef class RecordScan:
         if rows.expire_timestamp != NULL:
             rows.expire_timestamp[n] = commit.expire_timestamp
         rows.topic_id_high[n] = rows.topic_id_low[n] = 0
-        if kind == OFFSET:
-            read_topic_id(record.value, record.value_size,
-                          &rows.topic_id_high[n], &rows.topic_id_low[n])
+        if commit.topic_id != NULL:
+            rows.topic_id_high[n] = load_i64(commit.topic_id)
+            rows.topic_id_low[n] = load_i64(commit.topic_id + 8)
         if rows.metadata_size != NULL:
             rows.metadata_size[n] = commit.metadata_size
         if rows.key_size != NULL:

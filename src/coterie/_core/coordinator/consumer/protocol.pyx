@@ -16,7 +16,7 @@ from coterie._core.coordinator.codes cimport (
     NON_EMPTY_GROUP, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION, write_error)
 from coterie._core.coordinator.consumer.group cimport (
-    CLAMPED_CONFIG, CLASSIC_GROUP, CURRENT, DELETED_BY_ID, GROUP_EPOCH, KAFKA_4_1, KAFKA_4_1_2,
+    CLAMPED_CONFIG, CLASSIC_GROUP, CURRENT, GROUP_EPOCH, KAFKA_4_1, KAFKA_4_1_2,
     KAFKA_4_2, KAFKA_4_3, KAFKA_4_3_1, KAFKA_4_4, OFFSET, OTHER_GROUP, PARTITION_EPOCHS,
     STABLE_MEMBER, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, OtherGroup, Record,
     Subscriptions, Timers, copied_offsets, copy_state, group_tombstones, new_group, new_timers,
@@ -768,11 +768,6 @@ cdef class ConsumerProtocol(GroupProtocol):
                       if partition >= 0 and partition_of(task[0], count) != partition]
         self.resolving = {task[0] for task in self.tasks}
         self.image.forget_hashes()
-
-    @property
-    def deletes_by_id(self):
-        """Whether the topic ids of offsets count."""
-        return self.rules & DELETED_BY_ID != 0
 
     def load(self, rows, load_filter):
         """Replay the records of groups of every type in log order; why that failed, or None."""
