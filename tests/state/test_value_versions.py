@@ -13,6 +13,8 @@ import pytest
 
 from coterie import scan
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
+from coterie.messages import encode_value
+from coterie.state.rows import visible_offsets
 from support import log_writer
 
 PRELUDE = """
@@ -138,3 +140,25 @@ def test_a_group_value_that_is_cut_anywhere_is_a_fault(cut):
     data = log_writer.batch(0, [(1000, key, GROUP_4[:cut])])
     assert [fault.kind for fault in scan(data, partition=0).fold(0).faults] == ["value"]
     assert KIND_NAMES[decode_columns(data)["kind"][0]] == "fault"
+
+
+@pytest.mark.parametrize("topic_id", [None, "A" * 22, "AAECAwQFBgcICQoLDA0ODw"])
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 200])
+def test_a_commit_of_version_4_is_read_alike_however_it_is_cut(size, topic_id):
+    data = {"offset": 5, "leaderEpoch": 3, "metadata": "m" * size, "commitTimestamp": 7}
+    data |= {} if topic_id is None else {"topicId": topic_id}
+    plain = encode_value(1, {"version": 4, "data": data})
+    key = log_writer.commit_key(1, b"g", b"t", 0)
+    other_tag = plain[:-1] + b"\1\5\1x" if topic_id is None else plain
+    for whole in (plain, other_tag):
+        for cut in range(2, len(whole) + 3):
+            value = (whole + b"\0\0")[:cut]
+            fold = scan(log_writer.batch(0, [(1000, key, value)]), partition=0).fold(0)
+            assert [fault.kind for fault in fold.faults] == ["value"] * (cut < len(whole))
+            found = [row for _, row in visible_offsets(fold)]
+            assert [row.get("topic_id") for row in found] == (
+                [] if cut < len(whole) else [None if topic_id == "A" * 22 else topic_id]
+            )
+            for row in found:
+                assert (row["offset"], row["leader_epoch"], row["metadata"]) == (5, 3, "m" * size)
+                assert (row["commit_timestamp"], row["expire_timestamp"]) == (7, None)

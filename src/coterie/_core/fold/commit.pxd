@@ -36,6 +36,8 @@ cdef enum:
     WITH_TOPIC_ID = 4            # versions of an offset's value from here on may have a topic id
     VALUE_V3_SIZE = 24           # of an offset's value without its metadata
     VALUE_OF_4X = 4              # version of an offset's value that no broker before 4.1 writes
+    VALUE_V4_SIZE = 23           # of such a value without its metadata and its tagged fields
+    TAGGED_TOPIC_ID = 0x010010   # one tagged field, of tag 0, of 16 bytes
 
 cdef struct Commit:
     const uint8_t* key           # from the group on: without the version
@@ -103,6 +105,31 @@ cdef inline bint key_fits(const uint8_t* keys, int64_t start, int64_t end,
     return at + 6 + (keys[at] << 8 | keys[at + 1]) == end
 
 
+cdef inline const uint8_t* topic_id_or_null(const uint8_t* at) noexcept nogil:
+    """Return a topic id; NULL for zeros, which mean none."""
+    return NULL if load_i64(at) == 0 and load_i64(at + 8) == 0 else at
+
+
+cdef inline bint read_short_v4(const uint8_t* value, int32_t size, Commit* out) noexcept nogil:
+    """Parse a value of version 4 with less than 127 bytes of metadata and no tagged field but the
+    topic id, as brokers write it. False: another one, which `read_any_value` reads."""
+    cdef int32_t metadata_size = value[14] - 1
+    cdef const uint8_t* tagged = value + VALUE_V4_SIZE + metadata_size
+    cdef int32_t left = size - VALUE_V4_SIZE - metadata_size
+    if not 0 <= metadata_size < 0x7F or left < 1:
+        return False
+    out.topic_id = NULL
+    if tagged[0]:
+        if left < 19 or (tagged[0] << 16 | tagged[1] << 8 | tagged[2]) != TAGGED_TOPIC_ID:
+            return False
+        out.topic_id = topic_id_or_null(tagged + 3)
+    out.offset, out.leader_epoch = load_i64(value + 2), load_i32(value + 10)
+    out.metadata, out.metadata_size = value + 15, metadata_size
+    out.commit_timestamp = load_i64(value + 15 + metadata_size)
+    out.expire_timestamp = -1
+    return True
+
+
 cdef inline Status read_commit_value(const uint8_t* value, int32_t size,
                                      Commit* out) noexcept nogil:
     """Parse a value that is not null. An unknown version gives NEGATIVE."""
@@ -117,6 +144,8 @@ cdef inline Status read_commit_value(const uint8_t* value, int32_t size,
             out.expire_timestamp = -1
             out.topic_id = NULL
             return OK
+    if size > VALUE_V4_SIZE and load_i16(value) == VALUE_OF_4X and read_short_v4(value, size, out):
+        return OK
     return read_any_value(value, size, out)
 
 

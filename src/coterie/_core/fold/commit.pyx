@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from coterie._core.checks cimport int64_of, within
 from coterie._core.codec.batch cimport Record
-from coterie._core.codec.cursor cimport OK, Status, load_i16, load_i64
+from coterie._core.codec.cursor cimport OK, Status, load_i16
 from coterie._core.codec.layout cimport MAX_FIELDS, Layout
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.codec.schema cimport slot_of, value_layout, versions_of, walk_group
@@ -95,9 +95,7 @@ cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noex
     out.metadata, out.metadata_size = spans[METADATA].at, spans[METADATA].size
     out.commit_timestamp = number_at(&spans[COMMIT_TIMESTAMP], -1)
     out.expire_timestamp = number_at(&spans[EXPIRE_TIMESTAMP], -1)
-    out.topic_id = spans[TOPIC_ID].at
-    if out.topic_id != NULL and load_i64(out.topic_id) == load_i64(out.topic_id + 8) == 0:
-        out.topic_id = NULL
+    out.topic_id = NULL if spans[TOPIC_ID].at == NULL else topic_id_or_null(spans[TOPIC_ID].at)
     return OK
 
 
