@@ -33,7 +33,6 @@ cdef enum:
     KEY_NEWER_MAX = 23           # 3 to 23: records of consumer, share and streams groups
     KEY_GAP = 18                 # between them, but never given to a type
     KEY_ENDS = 6                 # bytes of an offset's key that are its version and partition
-    WITH_TOPIC_ID = 4            # versions of an offset's value from here on may have a topic id
     VALUE_V3_SIZE = 24           # of an offset's value without its metadata
     VALUE_OF_4X = 4              # version of an offset's value that no broker before 4.1 writes
     VALUE_V4_SIZE = 23           # of such a value without its metadata and its tagged fields
