@@ -331,9 +331,11 @@ def test_a_behaviour_of_the_coordinator_has_to_fit_the_release():
     assert Server({"coterie.behaviour": "4.2"}, kafka="4.1").cluster.groups.replays
 
 
-def test_the_command_takes_a_behaviour_as_a_setting():
-    texts = ("serve", "--kafka", "4.1", "--set", "coterie.behaviour=3.9")
-    fails(*texts, status=2, says="coterie.behaviour 3.9 does not fit a server of Kafka 4.1")
+def test_the_command_takes_each_release_and_a_behaviour_that_fits_it():
+    for kafka, other in (("3.9", "4.1"), ("4.1", "3.9"), ("4.4", "4.2")):
+        texts = ("serve", "--kafka", kafka, "--set", f"coterie.behaviour={other}")
+        says = f"coterie.behaviour {other} does not fit a server of Kafka {kafka}"
+        fails(*texts, status=2, says=says)
 
 
 def test_a_broker_of_another_release_is_refused():
@@ -341,5 +343,6 @@ def test_a_broker_of_another_release_is_refused():
         Broker(kafka="4.2")
 
 
-def test_the_command_knows_two_releases():
-    fails("serve", "--kafka", "3.8", status=2, says="'3.8' is not one of '3.9', '4.1'")
+def test_the_command_refuses_other_releases():
+    says = "'3.8' is not one of '3.9', '4.1', '4.4'"
+    fails("serve", "--kafka", "3.8", status=2, says=says)

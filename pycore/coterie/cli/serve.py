@@ -12,6 +12,7 @@ import click
 
 from coterie.base.atomic_file import OutputError, check_file
 from coterie.errors import ArgumentError, ConfigError
+from coterie.server.releases import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from coterie.server.config import Settings
@@ -41,11 +42,11 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 )
 @click.option(
     "--kafka",
-    type=click.Choice(["3.9", "4.1"]),
-    default="3.9",
+    type=click.Choice(list(RELEASES)),
+    default=DEFAULT_RELEASE.name,
     show_default=True,
     help="The release whose broker is followed: its API versions, defaults and errors. Consumer "
-    "groups (KIP-848) need 4.1.",
+    "groups (KIP-848) need 4.1 or later.",
 )
 @click.option("--data", metavar="DIR", help="A log on disk; not served yet.")
 @click.option(

@@ -234,7 +234,7 @@ def share_offset_rows(group: Row) -> list[Row]:
 def with_end_offsets(rows: Iterable[Row], ends: Mapping[tuple[str, int], int]) -> None:
     """Add the ends of partitions' logs to rows of offsets, and the lag.
 
-    As in ``lag``, none is known where a group is ahead of the end: it was taken before.
+    The lag of a group ahead of the end is unknown, as in ``lag``: the end is older than the commit.
     """
     for row in rows:
         end = ends.get((row["topic"], row["partition"]))

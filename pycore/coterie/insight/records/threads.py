@@ -1,7 +1,7 @@
 """Read the partitions of a large log with threads of this process, one a thread, some ahead.
 
-Threads pay off because the core reads without the GIL. One partition is read by one thread: two
-threads that shared it saved a tenth of the time, cost a third more CPU time and twice the memory.
+Threads pay off because the core reads without the GIL. One partition is read by one thread:
+docs/architecture.md has what a second one would save and cost.
 """
 
 from __future__ import annotations

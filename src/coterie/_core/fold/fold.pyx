@@ -29,8 +29,8 @@ from coterie._core.fold.commit_queue cimport (
 from coterie._core.fold.deferred_groups cimport MAX_DEFERRED, deferred_put, only_group_metadata
 from coterie._core.fold.fold_state cimport (
     ALL_MATCH, LOAD, NONE_MATCH, RECOVER, BatchMatch, FoldState, add_fault, add_pending_commit,
-    count_faults, apply_committed, end_transaction, excludes, follows_4x, match_batch, producer_of,
-    set_history, topic_id_bytes)
+    apply_committed, count_faults, end_transaction, excludes, follows_4x, match_batch,
+    producer_of, set_history, topic_id_bytes)
 from coterie._core.fold.fold_state import Committed, Producer, Scanned
 from coterie._core.fold.history cimport (
     GroupView, absorb_history, add_generation, add_pending, begin_fold_change, dump_history,
