@@ -79,8 +79,8 @@ class Broker:
     seed
         Ids are drawn from it: the same requests at the same times then give the same bytes.
     kafka
-        ``"3.9"``, ``"4.1"`` or ``"4.4"``: the release whose broker is followed. Consumer groups (KIP-848)
-        need 4.1 or later.
+        ``"3.9"``, ``"4.1"`` or ``"4.4"``: the release whose broker is followed. Consumer groups
+        (KIP-848) need 4.1 or later.
 
     Attributes
     ----------
