@@ -25,6 +25,7 @@ from coterie.server.listeners import (
     listener_names,
 )
 from coterie.server.releases import DEFAULT_RELEASE, Release
+from coterie.server.services.topic_configs import TOPIC_CONFIGS
 
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
@@ -62,18 +63,15 @@ _SYNONYMS: dict[str, tuple[str, int, int]] = {
     "log.flush.scheduler.interval.ms": ("log.flush.interval.ms", 1, 0),
     "log.cleaner.delete.retention.ms": ("delete.retention.ms", 1, 0),
 }
-# Defaults of topics' settings, as text: `Topics` reads them, `topics_at_start.py` checks them.
-_OF_TOPICS = {
-    *("compression.gzip.level", "compression.lz4.level", "compression.type"),
-    *("compression.zstd.level", "log.cleaner.max.compaction.lag.ms", "log.cleanup.policy"),
-    *("log.cleaner.min.compaction.lag.ms", "log.flush.interval.messages", "log.flush.interval.ms"),
-    *("log.index.interval.bytes", "log.index.size.max.bytes", "log.local.retention.bytes"),
-    *("log.local.retention.ms", "log.message.downconversion.enable", "log.message.format.version"),
-    *("log.message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms"),
-    *("log.message.timestamp.difference.max.ms", "log.message.timestamp.type"),
-    *("log.preallocate", "log.roll.jitter.ms", "log.roll.ms", "log.segment.bytes"),
-    *("log.segment.delete.delay.ms", "min.insync.replicas", "unclean.leader.election.enable"),
+DEFAULTS: Mapping[str, Any] = {
+    **OF_COORDINATOR,
+    "coterie.cleanup": "periodic",  # as a broker does; a bare coordinator leaves it to its test
+    **{name: bounds[0] for name, bounds in _NUMBERS.items()},
+    **_FLAGS,
+    **_RATIOS,
 }
+# Defaults of topics' settings, as text: `Topics` reads them, `topics_at_start.py` checks them.
+_OF_TOPICS = {row.server for row in TOPIC_CONFIGS.values() if row.server} - {*DEFAULTS, *_SYNONYMS}
 _OF_LISTENERS = {LISTENERS, ADVERTISED, PROTOCOL_MAP, CONTROLLERS, INTER_BROKER}
 _RACK, _PROTOCOLS = "broker.rack", "group.coordinator.rebalance.protocols"
 _OF_TEXT = _OF_TOPICS | _OF_LISTENERS | {_RACK, _PROTOCOLS}
@@ -85,14 +83,6 @@ _PREFIXED = {_OF_MECHANISM, "max.connections"}
 _PREFIX = re.compile(
     r"listener\.name\.([^.]+)\.(?:(plain|scram-sha-\d+|gssapi|oauthbearer)\.)?(.+)"
 )
-
-DEFAULTS: Mapping[str, Any] = {
-    **OF_COORDINATOR,
-    "coterie.cleanup": "periodic",  # as a broker does; a bare coordinator leaves it to its test
-    **{name: bounds[0] for name, bounds in _NUMBERS.items()},
-    **_FLAGS,
-    **_RATIOS,
-}
 
 
 class Settings(Mapping[str, Any]):
