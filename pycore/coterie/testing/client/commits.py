@@ -254,9 +254,11 @@ class Commits:
             elif error in (Error.FENCED_INSTANCE_ID, Error.UNKNOWN_MEMBER_ID,
                            Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS,
                            Error.STALE_MEMBER_EPOCH, Error.FENCED_MEMBER_EPOCH):  # fmt: skip
-                if identity == NOBODY or self.member is None:
-                    return CommitFailedError()
-                return self.member.commit_refused(error, identity)
+                failure: KafkaError = CommitFailedError()
+                if identity != NOBODY and self.member is not None:
+                    failure = self.member.commit_refused(error, identity)
+                failure.error = error
+                return failure
             return error_of(error, "offset commit")
         return None
 

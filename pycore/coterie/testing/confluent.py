@@ -1,0 +1,865 @@
+"""The names of confluent-kafka over the simulated clients, for applications on virtual time.
+
+What librdkafka does differently from Kafka's Java client is kept: callbacks of rebalances and
+commits run in ``poll``, offsets are stored when a message is returned, positions are those of
+returned messages, and errors come as messages. The protocol is that of
+:class:`coterie.testing.Consumer` and :class:`coterie.testing.Producer`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
+
+from coterie.base.arguments import did_you_mean
+from coterie.errors import ArgumentError, ConfigError
+from coterie.testing import client
+from coterie.testing.client import errors
+from coterie.testing.confluent_types import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+    failure,
+    translated,
+)
+from coterie.testing.process import Process
+from coterie.testing.programs import current
+from coterie.testing.topics import ConsumerRecord
+from coterie.values import OffsetAndMetadata
+
+__all__ = [
+    "OFFSET_BEGINNING",
+    "OFFSET_END",
+    "OFFSET_INVALID",
+    "OFFSET_STORED",
+    "TIMESTAMP_CREATE_TIME",
+    "TIMESTAMP_LOG_APPEND_TIME",
+    "TIMESTAMP_NOT_AVAILABLE",
+    "Consumer",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "Producer",
+    "TopicPartition",
+    "libversion",
+    "version",
+]
+FOR_EVER_MS = 2**31 - 1
+EOF_STEP_MS = 10  # how often it looks for the end of a partition
+Code = Any  # KafkaError has its numbers as attributes
+_CODE: Code = KafkaError
+_RESETS = {
+    **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
+    **dict.fromkeys(("largest", "latest", "end"), "latest"),
+    "error": "none",
+}
+_OWN = {  # settings of librdkafka that the simulated consumer has not, and their defaults
+    "enable.auto.commit": True,
+    "auto.commit.interval.ms": 5000,
+    "enable.auto.offset.store": True,
+    "enable.partition.eof": False,
+    "allow.auto.create.topics": False,
+}
+_DEFAULTS = {
+    "client.id": "rdkafka",
+    "auto.offset.reset": "largest",
+    "isolation.level": "read_committed",
+    "max.poll.interval.ms": 300_000,
+    "topic.metadata.refresh.interval.ms": 300_000,
+}
+_SHARED = (  # settings of both, by the same names
+    *("group.id", "group.instance.id", "client.id", "client.rack", "session.timeout.ms"),
+    *("heartbeat.interval.ms", "max.poll.interval.ms", "isolation.level", "group.protocol"),
+    *("group.remote.assignor", "partition.assignment.strategy"),
+    *("retry.backoff.ms", "retry.backoff.max.ms"),
+)
+_OF_PRODUCERS = (
+    *("transactional.id", "transaction.timeout.ms", "client.id"),
+    *("retry.backoff.ms", "retry.backoff.max.ms"),
+)
+_CALLBACKS = ("on_commit", "error_cb", "stats_cb", "throttle_cb", "logger", "on_delivery")
+
+
+def version() -> tuple[str, int]:
+    """Return the version of confluent-kafka whose names these are."""
+    return "2.16.1", 0x02100100
+
+
+def libversion() -> tuple[str, int]:
+    """Return the version of librdkafka that this does as."""
+    return "2.16.0", 0x021000FF
+
+
+def _merged(args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a client, which are a dict, named arguments or both."""
+    if len(args) > 1 or not all(isinstance(each, dict) for each in args):
+        raise TypeError("expected configuration dict")
+    given = dict(args[0]) if args else {}
+    given |= {
+        name if name in _CALLBACKS else name.replace("_", "."): of for name, of in named.items()
+    }
+    given |= given.pop("default.topic.config", None) or {}
+    known = {*_OWN, *_DEFAULTS, *_SHARED, *_OF_PRODUCERS, *_CALLBACKS}
+    for name in given:
+        if name not in known and did_you_mean(name, known):
+            raise failure(_CODE._INVALID_ARG, f'No such configuration property: "{name}"')
+    return given
+
+
+def _boolean(value: Any) -> bool:
+    return value.lower() == "true" if isinstance(value, str) else bool(value)
+
+
+class _Place:
+    """An assigned partition: where it begins, what was returned, stored and committed."""
+
+    def __init__(self, start: int) -> None:
+        self.start = OFFSET_STORED if start == OFFSET_INVALID else start
+        self.position = self.stored = self.committed = OFFSET_INVALID
+        self.metadata: str | None = None
+        self.ended_at = OFFSET_INVALID  # the offset whose end has been returned
+
+
+class _Client:
+    """The calls of a client: which thread is in one, and the callbacks that wait for a poll."""
+
+    def __init__(self, name: str) -> None:
+        self._program, _ = current()
+        self._process: Process = self._program.new_process(name)
+        self._thread: Process | None = None
+        self._wanted = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._closed = False
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Be in a call, in which the present thread waits; the calls of others come after it."""
+        if self._closed:
+            raise RuntimeError(f"{type(self).__name__} closed")
+        _, thread = current()
+        thread.check_alive()
+        if self._thread is thread:  # from a callback
+            yield
+            return
+        self._begin(thread)
+        try:
+            yield
+        except errors.KafkaError as error:
+            raise KafkaException(translated(error)) from None
+        finally:
+            self._thread = None
+
+    def _begin(self, thread: Process) -> None:
+        while self._thread is not None:
+            self._wanted += 1
+            self._wake()
+            thread.sleep(1)
+            self._wanted -= 1
+        self._thread = thread
+        self._process._program, self._process._hub = thread._program, thread._hub
+
+    def _give_way(self) -> None:
+        """Let a call of another thread come first."""
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        thread.sleep(1)
+        self._begin(thread)
+
+    def _wake(self) -> None:
+        """End the wait of a poll."""
+
+    def _serve(self) -> int:
+        """Run the callbacks that wait; return how many."""
+        served = 0
+        while self._waiting:
+            served += 1
+            self._waiting.popleft()()
+        return served
+
+    def _deadline(self, timeout: float | None) -> int:
+        if timeout is None or timeout < 0:
+            return self._process.now_ms + FOR_EVER_MS
+        return self._process.now_ms + round(timeout * 1000)
+
+    def _left(self, deadline_ms: int) -> int:
+        return max(0, deadline_ms - self._process.now_ms)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """Return the topics and their partitions."""
+        known = self._program.cluster.topics
+        names = known if topic is None else [topic]
+        topics = {}
+        for name in names:
+            error = None if name in known else KafkaError(_CODE.UNKNOWN_TOPIC_OR_PART)
+            numbers = range(len(known[name].logs)) if name in known else ()
+            partitions = {
+                n: SimpleNamespace(id=n, leader=0, replicas=[0], isrs=[0], error=None)
+                for n in numbers
+            }
+            topics[name] = SimpleNamespace(topic=name, partitions=partitions, error=error)
+        broker = SimpleNamespace(id=0, host="coterie", port=9092)
+        return SimpleNamespace(
+            cluster_id="coterie", controller_id=0, brokers={0: broker}, topics=topics,
+            orig_broker_id=0, orig_broker_name="coterie:9092/0",
+        )  # fmt: skip
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> Any:
+        """End the client."""
+        raise NotImplementedError
+
+
+class Consumer(_Client):
+    """A consumer of librdkafka."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        given = _merged(args, named)
+        if not given.get("group.id"):
+            raise ValueError("Failed to create consumer: group.id must be set")
+        settings: dict[str, Any] = {**_DEFAULTS, **_OWN, **given}
+        super().__init__(str(settings["client.id"]))
+        self._on_commit = given.get("on_commit")
+        self._most_ms = int(settings["max.poll.interval.ms"])
+        self._commits_itself = _boolean(settings["enable.auto.commit"])
+        self._commit_ms = int(settings["auto.commit.interval.ms"])
+        self._stores = _boolean(settings["enable.auto.offset.store"])
+        self._shows_ends = _boolean(settings["enable.partition.eof"])
+        chosen = {name: settings[name] for name in _SHARED if name in settings}
+        if chosen.get("group.protocol") != "consumer":
+            chosen.setdefault("partition.assignment.strategy", "range,roundrobin")
+        reset = settings["auto.offset.reset"]
+        chosen["auto.offset.reset"] = _RESETS.get(reset, reset)
+        refresh_ms = int(settings["topic.metadata.refresh.interval.ms"])
+        chosen |= {"enable.auto.commit": False, "max.poll.records": 1}
+        chosen["metadata.max.age.ms"] = FOR_EVER_MS if refresh_ms < 0 else refresh_ms
+        chosen |= self._program.settings
+        if self._most_ms < int(chosen.get("session.timeout.ms", 45_000)):
+            reason = "`max.poll.interval.ms`must be >= `session.timeout.ms`"
+            raise failure(_CODE._INVALID_ARG, reason)
+        self._cooperative = chosen.get("group.protocol") == "consumer" or (
+            chosen["partition.assignment.strategy"] == "cooperative-sticky"
+        )
+        try:
+            self._inner = client.Consumer(self._program.cluster, chosen, process=self._process)
+        except (ConfigError, ArgumentError) as error:
+            raise failure(_CODE._INVALID_ARG, str(error)) from None
+        self._places: dict[tuple[str, int], _Place] = {}
+        self._paused: set[tuple[str, int]] = set()  # also over rebalances
+        self._offered: list[tuple[str, int]] | None = None  # by a rebalance, in its callback
+        self._calls: dict[str, Any] = {}
+        self._topics: list[str] = []
+        self._failure: BaseException | None = None  # of a callback
+        self._unsubscribes = self._in_group = False
+        self._polled_ms = self._process.now_ms
+        self._missing: set[str] = set()
+        if self._commits_itself and self._commit_ms > 0:
+            self._process.call_later(self._commit_ms, self._commit_when_due)
+        self._program.consumer = self
+
+    def _wake(self) -> None:
+        if not self._closed:
+            self._inner.wakeup()
+
+    # The group
+
+    def subscribe(
+        self, topics: list[str], on_assign: Any = None, on_revoke: Any = None, on_lost: Any = None
+    ) -> None:
+        """Subscribe to topics; those with a ``^`` in front are expressions."""
+        if not isinstance(topics, list) or not all(isinstance(each, str) for each in topics):
+            raise TypeError("expected list of topic unicode strings")
+        calls = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        for name, call in calls.items():
+            if call is not None and not callable(call):
+                raise TypeError(f"{name} expects a callable")
+        with self._call():
+            self._calls, self._unsubscribes, self._in_group = calls, False, True
+            self._missing = set()
+            if any(each.startswith("^") for each in topics):
+                names = [f"{t}.*" if t[0] == "^" else re.escape(t) for t in topics]
+                self._topics = []
+                self._inner.subscribe(re.compile("|".join(names)), _Rebalances(self))
+            else:
+                self._topics = topics
+                self._inner.subscribe(topics, _Rebalances(self))
+            self._polled_ms = self._process.now_ms
+
+    def unsubscribe(self) -> None:
+        """Leave the group; the next poll gives the partitions up."""
+        with self._call():
+            self._unsubscribes = self._in_group
+
+    def _rebalanced(self, what: str, places: list[tuple[str, int]]) -> None:
+        """Call the application's callback of a rebalance, as the simulated consumer waits."""
+        assigns = what == "on_assign"
+        if not assigns and not places:
+            return
+        self._offered = places
+        call = self._calls.get(what)
+        if what == "on_lost" and call is None:
+            call = self._calls.get("on_revoke")
+        try:
+            if call is not None:
+                call(self, [TopicPartition(*place) for place in sorted(places)])
+        except Exception as error:
+            self._failure = error
+            self._inner.wakeup()
+        finally:
+            offered, self._offered = self._offered, None
+        if assigns and offered is not None:  # the callback has not
+            self._take([TopicPartition(*place) for place in offered], adds=self._cooperative)
+        elif not assigns:
+            if what == "on_revoke" and self._commits_itself:
+                self._commit_stored(places)
+            for place in places:
+                self._places.pop(place, None)
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions from their offsets on, and no others."""
+        with self._call():
+            self._take(partitions, adds=False)
+
+    def unassign(self) -> None:
+        """Read no partitions."""
+        self.assign([])
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions, too."""
+        with self._call():
+            if any(tp._place in self._places for tp in partitions):
+                raise failure(_CODE._CONFLICT)
+            self._take(partitions, adds=True)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions no more."""
+        with self._call():
+            if not all(tp._place in self._places for tp in partitions):
+                raise failure(_CODE._INVALID_ARG)
+            left = {place for place in self._places if TopicPartition(*place) not in partitions}
+            self._read_only(left)
+
+    def _take(self, partitions: Iterable[TopicPartition], *, adds: bool) -> None:
+        chosen = {tp._place: tp.offset for tp in partitions}
+        self._offered = None
+        new = {place: at for place, at in chosen.items() if not adds or place not in self._places}
+        self._read_only({*self._places, *chosen} if adds else set(chosen))
+        self._inner.pause([place for place in new if place in self._paused])
+        for place, at in new.items():
+            self._places[place] = _Place(at)
+            if at not in (OFFSET_INVALID, OFFSET_STORED):
+                self._go_to(place, at)
+
+    def _read_only(self, places: set[tuple[str, int]]) -> None:
+        """Let the simulated consumer read these partitions, as far as the group has them."""
+        if self._in_group:
+            owned = self._inner.assignment()
+            if places - owned:
+                raise failure(_CODE._STATE, "a member reads only what its group has assigned")
+            self._inner.pause(owned - places)
+            self._inner.resume(places - self._places.keys())
+        else:
+            self._inner.assign([*places])
+        self._places = {place: of for place, of in self._places.items() if place in places}
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are read, with the offsets where they began."""
+        with self._call():
+            return [TopicPartition(*place, of.start) for place, of in self._places.items()]
+
+    # Messages
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """Return a message, which may be an error; run callbacks meanwhile."""
+        with self._call():
+            return self._next(self._deadline(timeout))
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Return so many messages, or fewer when the time is over."""
+        if not 0 <= num_messages <= 1_000_000:
+            raise ValueError("num_messages must be between 0 and 1000000 (1M)")
+        found: list[Message] = []
+        with self._call():
+            deadline_ms = self._deadline(timeout)
+            while len(found) < num_messages:
+                message = self._next(deadline_ms)
+                if message is None:
+                    break
+                found.append(message)
+        return found
+
+    def _next(self, deadline_ms: int) -> Message | None:
+        while True:
+            self._serve()
+            message = self._own_error()
+            if message is not None:
+                return message
+            if self._unsubscribes:
+                self._unsubscribes = self._in_group = False
+                self._inner.unsubscribe()
+            left_ms = self._left(deadline_ms)
+            if not self._in_group and not self._places:
+                self._program.sleep(left_ms)
+                return None
+            step_ms = min(left_ms, EOF_STEP_MS) if self._shows_ends else left_ms
+            records: list[ConsumerRecord] = []
+            try:
+                records = self._inner.poll(step_ms)
+            except errors.WakeupError:
+                if self._wanted:
+                    self._give_way()
+            except errors.KafkaError as error:
+                return Message(error=translated(error))
+            finally:
+                self._polled_ms = self._process.now_ms
+            failed, self._failure = self._failure, None
+            if failed is not None:
+                raise failed
+            self._program.handle_signal()
+            if records:
+                return self._returned(records[0])
+            message = self._end() if self._shows_ends else None
+            if message is not None:
+                return message
+            if not self._left(deadline_ms):
+                self._serve()
+                return None
+
+    def _returned(self, record: ConsumerRecord) -> Message:
+        topic, number, offset, at_ms, key, value = record
+        place = self._places.get((topic, number))
+        if place is not None:
+            place.position = offset + 1
+            if self._stores:
+                place.stored, place.metadata = offset + 1, None
+        timestamp = TIMESTAMP_CREATE_TIME, at_ms
+        return Message(topic, number, offset, _bytes(key), _bytes(value), timestamp=timestamp)
+
+    def _own_error(self) -> Message | None:
+        """Return the error of a late poll, or of a topic that does not exist."""
+        late_ms = self._process.now_ms - self._polled_ms
+        if self._in_group and self._places and late_ms >= self._most_ms:
+            self._polled_ms = self._process.now_ms
+            reason = f"Application maximum poll interval ({self._most_ms}ms) exceeded"
+            return Message(error=KafkaError(_CODE._MAX_POLL_EXCEEDED, reason))
+        known = self._program.cluster._topics
+        for topic in self._topics:
+            if topic not in known and topic not in self._missing:
+                self._missing.add(topic)
+                error = KafkaError(_CODE.UNKNOWN_TOPIC_OR_PART, f"{topic} is not available")
+                return Message(topic, None, None, error=error)
+        return None
+
+    def _end(self) -> Message | None:
+        """Return the end of a partition that has been reached."""
+        for place, of in self._places.items():
+            if self._inner.current_lag(place) == 0:
+                at = self._inner.position(place)
+                if of.ended_at != at:
+                    of.ended_at = at
+                    return Message(*place, at, error=KafkaError(_CODE._PARTITION_EOF))
+        return None
+
+    # Positions
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on from an offset."""
+        with self._call():
+            place = self._assigned(partition)
+            place.position = OFFSET_INVALID
+            self._go_to(partition._place, partition.offset)
+
+    def _go_to(self, place: tuple[str, int], offset: int) -> None:
+        if offset == OFFSET_BEGINNING:
+            self._inner.seek_to_beginning([place])
+        elif offset == OFFSET_END:
+            self._inner.seek_to_end([place])
+        elif offset >= 0:
+            self._inner.seek(place, offset)
+        else:
+            raise failure(_CODE._INVALID_ARG)
+
+    def _assigned(self, partition: TopicPartition) -> _Place:
+        place = self._places.get(partition._place)
+        if place is None:
+            raise failure(_CODE._UNKNOWN_PARTITION)
+        return place
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Return no messages of these partitions."""
+        with self._call():
+            chosen = [tp._place for tp in partitions if tp._place in self._places]
+            self._paused.update(chosen)
+            self._inner.pause(chosen)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Return messages of these partitions again."""
+        with self._call():
+            chosen = [tp._place for tp in partitions if tp._place in self._places]
+            self._paused.difference_update(chosen)
+            self._inner.resume(chosen)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return the offsets after the last returned messages."""
+        with self._call():
+            return [self._with(tp, "position") for tp in partitions]
+
+    def _with(self, tp: TopicPartition, what: str) -> TopicPartition:
+        of = self._places.get(tp._place)
+        return TopicPartition(*tp._place, OFFSET_INVALID if of is None else getattr(of, what))
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        """Return the first offset of a partition and its end."""
+        with self._call():
+            wait_ms, place = self._left(self._deadline(timeout)), partition._place
+            (low,) = self._inner.beginning_offsets([place], wait_ms).values()
+            (high,) = self._inner.end_offsets([place], wait_ms).values()
+            return low, high
+
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """Return the first offset of each partition not before a time, which is in ``offset``."""
+        with self._call():
+            times = {tp._place: tp.offset for tp in partitions}
+            found = self._inner.offsets_for_times(times, self._left(self._deadline(timeout)))
+            at = {tuple(tp): OFFSET_END if of is None else of[0] for tp, of in found.items()}
+            return [TopicPartition(*tp._place, at[tp._place]) for tp in partitions]
+
+    # Commits
+
+    def store_offsets(
+        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
+    ) -> None:
+        """Store the offset after a message, or offsets: what a commit commits by default."""
+        with self._call():
+            chosen = self._offsets(message, offsets)
+            if chosen is None:
+                raise ValueError("expected either message or offsets")
+            if self._stores:
+                raise failure(_CODE._INVALID_ARG)
+            refused = 0
+            for tp in chosen:
+                with suppress(KafkaException):
+                    place = self._assigned(tp)
+                    place.stored, place.metadata = tp.offset, tp.metadata
+                    continue
+                refused += 1
+            if refused and refused == len(chosen):
+                raise failure(_CODE._UNKNOWN_PARTITION)
+
+    @staticmethod
+    def _offsets(message: Any, offsets: list[TopicPartition] | None) -> list[TopicPartition] | None:
+        if message is not None and offsets is not None:
+            raise ValueError("message and offsets are mutually exclusive")
+        if message is None:
+            return offsets
+        topic, number, offset = message.topic(), message.partition(), message.offset()
+        return [TopicPartition(topic, number, offset + 1)]
+
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
+        """Commit the offset after a message, offsets, or by default what is stored."""
+        with self._call():
+            chosen = self._offsets(message, offsets)
+            if chosen is None:
+                chosen = self._stored(self._places)
+            ready = _ready(chosen)
+            if asynchronous:
+                self._commit_async(chosen, ready)
+                return None
+            if not ready:
+                raise failure(_CODE._NO_OFFSET)
+            self._inner.commit(ready)
+            self._committed(ready)
+            self._program.handle_signal()
+            return chosen
+
+    def _stored(
+        self, places: Iterable[tuple[str, int]], *, again: bool = False
+    ) -> list[TopicPartition]:
+        """Return the stored offsets; one that is committed already only ``again``."""
+        found = []
+        for place in places:
+            tp, of = TopicPartition(*place), self._places.get(place)
+            if of is not None and (again or of.stored > of.committed):
+                tp.offset, tp.metadata = of.stored, of.metadata
+            found.append(tp)
+        return found
+
+    def _committed(self, offsets: dict[tuple[str, int], OffsetAndMetadata]) -> None:
+        for place, at in offsets.items():
+            if place in self._places:
+                self._places[place].committed = at.offset
+
+    def _commit_async(self, chosen: list[TopicPartition], ready: dict[Any, Any]) -> None:
+        if not ready:
+            self._report(chosen, KafkaError(_CODE._NO_OFFSET))
+            return
+
+        def done(_: Any, error: errors.KafkaError | None) -> None:
+            if error is None:
+                self._committed(ready)
+            self._report(chosen, None if error is None else translated(error))
+
+        self._inner.commit_async(ready, done)
+
+    def _report(self, chosen: list[TopicPartition], error: KafkaError | None) -> None:
+        """Let the next poll call ``on_commit``."""
+        call = self._on_commit
+        if call is not None:
+            self._waiting.append(lambda: call(error, chosen))
+            self._inner.wakeup()
+
+    def _commit_when_due(self) -> None:
+        if not self._closed:
+            self._process.call_later(self._commit_ms, self._commit_when_due)
+            chosen = self._stored(self._places)
+            ready = _ready(chosen)
+            if ready:
+                with suppress(errors.KafkaError):
+                    self._commit_async(chosen, ready)
+
+    def _commit_stored(self, places: Iterable[tuple[str, int]]) -> None:
+        """Commit what is stored of partitions that are given up, and wait for it."""
+        chosen = self._stored(places, again=True)
+        ready = _ready(chosen)
+        if ready:
+            error = None
+            try:
+                self._inner.commit(ready, 5_000)
+            except errors.KafkaError as failed:
+                error = translated(failed)
+            self._report(chosen, error)
+
+    def committed(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """Return the committed offset of each partition."""
+        with self._call():
+            wait_ms = self._left(self._deadline(timeout))
+            found = self._inner.committed([tp._place for tp in partitions], wait_ms)
+            ready: dict[Any, Any] = {tuple(tp): at for tp, at in found.items()}
+            return [
+                TopicPartition(*tp._place)
+                if ready[tp._place] is None
+                else TopicPartition(
+                    *tp._place, ready[tp._place].offset, ready[tp._place].metadata or None
+                )
+                for tp in partitions
+            ]
+
+    # The rest
+
+    def consumer_group_metadata(self) -> Any:
+        """Return who it is, for a transactional producer."""
+        with self._call():
+            return self._inner.group_metadata()
+
+    def memberid(self) -> str:
+        """Return its member id."""
+        with self._call():
+            return self._inner.group_metadata().member_id
+
+    def close(self) -> None:
+        """Give up the partitions, and leave the group."""
+        if self._closed:
+            return
+        with self._call():
+            self._inner.close()
+            self._closed = True
+            if self._program.consumer is self:
+                self._program.consumer = None
+            self._serve()
+        failed, self._failure = self._failure, None
+        if failed is not None:
+            raise failed
+
+
+class _Rebalances:
+    """The rebalance listener of the simulated consumer."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, partitions: list[Any]) -> None:
+        self._consumer._rebalanced("on_assign", [tuple(tp) for tp in partitions])
+
+    def on_partitions_revoked(self, partitions: list[Any]) -> None:
+        self._consumer._rebalanced("on_revoke", [tuple(tp) for tp in partitions])
+
+    def on_partitions_lost(self, partitions: list[Any]) -> None:
+        self._consumer._rebalanced("on_lost", [tuple(tp) for tp in partitions])
+
+
+class Producer(_Client):
+    """A producer of librdkafka."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        given: dict[str, Any] = {"client.id": "rdkafka", **_merged(args, named)}
+        super().__init__(str(given["client.id"]))
+        self._on_delivery = given.get("on_delivery")
+        chosen = {name: given[name] for name in _OF_PRODUCERS if name in given}
+        chosen["delivery.timeout.ms"] = int(
+            given.get("delivery.timeout.ms", given.get("message.timeout.ms", 300_000))
+        )
+        self._inner = client.Producer(self._program.cluster, chosen, process=self._process)
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __bool__(self) -> bool:
+        return True
+
+    def produce(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int = -1,
+        callback: Any = None,
+        on_delivery: Any = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Send a message in the background; ``poll`` and ``flush`` call the callback."""
+        content, name = _bytes(value), _bytes(key)
+        call = on_delivery or callback or self._on_delivery
+        with self._call():
+            self._length += 1
+
+            def delivered(written: Any, error: errors.KafkaError | None) -> None:
+                number, offset = (partition, OFFSET_INVALID) if written is None else written[1:]
+                failed = None if error is None else translated(error)
+                stamp = TIMESTAMP_CREATE_TIME, self._process.now_ms
+                message = Message(topic, number, offset, name, content, headers, failed, stamp)
+                self._waiting.append(lambda: self._reported(call, failed, message))
+
+            number = None if partition < 0 else partition
+            try:
+                self._inner.send(topic, content, name, partition=number, callback=delivered)
+            except errors.KafkaTimeoutError as error:
+                delivered(None, error)
+
+    def _reported(self, call: Any, error: KafkaError | None, message: Message) -> None:
+        self._length -= 1
+        if call is not None:
+            call(error, message)
+
+    def poll(self, timeout: float = -1) -> int:
+        """Run the callbacks of messages that are written; wait for the first one so long."""
+        with self._call():
+            deadline_ms = self._deadline(timeout)
+            while not self._waiting and self._length and self._left(deadline_ms):
+                self._inner._network.wait(deadline_ms)
+            return self._serve()
+
+    def flush(self, timeout: float = -1) -> int:
+        """Wait until all messages are written or have failed; return how many are left."""
+        with self._call():
+            self._flush(self._deadline(timeout))
+            return self._length
+
+    def _flush(self, deadline_ms: int) -> None:
+        self._inner._drain(deadline_ms)
+        self._serve()
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Fail the messages that no request has taken yet."""
+        with self._call():
+            dropped, self._inner._waiting = self._inner._waiting, []
+            for one in dropped:
+                one.sent.fail(errors.KafkaError("purged"))
+
+    # Transactions
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """Get an epoch, which fences older producers."""
+        self._within(timeout, self._inner.init_transactions)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction."""
+        self._within(-1, self._inner.begin_transaction)
+
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
+    ) -> None:
+        """Commit a consumer's offsets within the transaction."""
+        offsets = _ready(positions)
+        self._within(
+            timeout, lambda: self._inner.send_offsets_to_transaction(offsets, group_metadata)
+        )
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Write what is left, and commit."""
+        self._within(timeout, self._inner.commit_transaction)
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """Abort."""
+        self._within(timeout, self._inner.abort_transaction)
+
+    def _within(self, timeout: float, call: Callable[[], None]) -> None:
+        with self._call():
+            self._inner._settings["max.block.ms"] = self._left(self._deadline(timeout))
+            try:
+                call()
+            except errors.KafkaError as failed:
+                error = translated(failed)
+                error._retriable = isinstance(failed, errors.RetriableError)
+                error._abort = not (
+                    error._fatal or error._retriable or isinstance(failed, errors.IllegalStateError)
+                )
+                raise KafkaException(error) from None
+            finally:
+                self._serve()
+
+    def close(self) -> bool:
+        """End the producer, after :meth:`flush`."""
+        if not self._closed:
+            with self._call():
+                self._inner.close()
+                self._serve()
+                self._closed = True
+        return True
+
+
+def _ready(offsets: Iterable[TopicPartition]) -> dict[tuple[str, int], OffsetAndMetadata]:
+    """Return the offsets that can be committed."""
+    return {
+        tp._place: OffsetAndMetadata(tp.offset, metadata=tp.metadata or "")
+        for tp in offsets
+        if tp.offset >= 0
+    }
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"a bytes-like object is required, not '{type(value).__name__}'")

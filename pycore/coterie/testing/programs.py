@@ -1,0 +1,131 @@
+"""Applications on virtual time: what runs where, and how a signal reaches it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from coterie._core.structures.schedule import Future
+from coterie.errors import CoterieError
+from coterie.testing.process import Process
+from coterie.testing.simulated_cluster import Cluster
+
+_here: ContextVar[tuple[Program, Process] | None] = ContextVar("coterie program", default=None)
+
+
+class Program:
+    """A running application: its main process, its threads, and the processes of its clients.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        What its clients connect to.
+    process : Process
+        Its main thread.
+    settings : mapping
+        Settings that override those of its consumers.
+
+    Attributes
+    ----------
+    handlers : dict
+        The handler of each signal that it has set.
+    consumer
+        The consumer that it has made last, or None.
+    """
+
+    def __init__(
+        self, cluster: Cluster, process: Process, settings: dict[str, Any] | None = None
+    ) -> None:
+        self.cluster, self.process = cluster, process
+        self.settings = settings or {}
+        self.handlers: dict[int, Any] = {}
+        self.consumer: Any = None
+        self.others: list[Process] = []
+        self.busy_until: Callable[[], bool] = lambda: False
+        self._signalled = False
+        self._waiting: Future | None = None
+
+    def enter(self) -> Any:
+        """Become what runs; return a token for :meth:`leave`."""
+        return _here.set((self, self.process))
+
+    @staticmethod
+    def leave(token: Any) -> None:
+        """Become nothing again."""
+        _here.reset(token)
+
+    def new_process(self, name: str) -> Process:
+        """Return another process of the application, which pauses and dies with it."""
+        process = Process(self.cluster.schedule, name)
+        process.paused = self.process.paused
+        self.others = [one for one in self.others if one.alive]
+        self.others.append(process)
+        return process
+
+    def run_in_thread(self, function: Callable[[], Any]) -> Future:
+        """Run a function in a thread of the application; return its future."""
+        process, future = self.new_process(f"{self.process.name} thread"), Future()
+
+        def run() -> None:
+            _here.set((self, process))
+            try:
+                function()
+            finally:
+                future.set()
+                process.alive = False
+
+        self.cluster.schedule.call_soon(process.start, run)  # a program cannot start another
+        return future
+
+    # Waits
+
+    def sleep(self, ms: int) -> None:
+        """Let time pass in the present thread; a signal may end it."""
+        process = current()[1]
+        process.check_alive()
+        if process is not self.process:
+            process.sleep(ms)
+            return
+        until_ms = process.now_ms + ms
+        self.handle_signal()
+        while (left_ms := until_ms - process.now_ms) > 0 or not ms:
+            self._waiting = Future()
+            process.wait(self._waiting, left_ms)
+            self.handle_signal()
+            if not ms:
+                break
+
+    def interrupt(self) -> None:
+        """Send SIGTERM, or SIGINT if only this has a handler, as whoever stops a service does."""
+        self._signalled = True
+        if self._waiting is not None:
+            self._waiting.set()
+        if self.consumer is not None:
+            self.consumer._wake()
+
+    def handle_signal(self) -> None:
+        """Call the handler of a signal that has come, or raise KeyboardInterrupt."""
+        if not self._signalled or current()[1] is not self.process:
+            return
+        self._signalled = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            handler = self.handlers.get(number)
+            if callable(handler):
+                handler(number, None)
+                return
+        raise KeyboardInterrupt
+
+
+def current() -> tuple[Program, Process]:
+    """Return the application that runs and the process of its thread."""
+    found = _here.get()
+    if found is None:
+        raise CoterieError("this is for applications within virtual_clients or a history")
+    return found
+
+
+def running() -> tuple[Program, Process] | None:
+    """Return the same, or None outside of an application."""
+    return _here.get()

@@ -1,0 +1,246 @@
+"""Applications as they are: modules of clients, sleeps, clocks and threads on virtual time."""
+
+from __future__ import annotations
+
+import importlib
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coterie._core.structures.schedule import Future
+from coterie.testing.process import Process
+from coterie.testing.programs import Program, running
+from coterie.testing.simulated_cluster import Cluster
+
+EPOCH_S = 1_700_000_000  # what ``time.time()`` is at the begin of virtual time
+MODULES = {"confluent_kafka": "coterie.testing.confluent"}  # name -> what stands in for it
+
+
+@contextmanager
+def virtual_clients(cluster: Cluster) -> Iterator[None]:
+    """Let applications run against a cluster, on virtual time, as they are.
+
+    Within, ``import confluent_kafka`` gives :mod:`coterie.testing.confluent`, whether or not
+    confluent-kafka is installed, and names that were imported before are its, too; ``time.sleep``
+    and the clocks of ``time`` are virtual, and so are the threads that the application starts.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        What the clients connect to, whatever their ``bootstrap.servers``.
+    """
+    process = Process(cluster.schedule, "program")
+    program = Program(cluster, process)
+    with stand_ins():
+        token = program.enter()
+        try:
+            yield
+        finally:
+            program.leave(token)
+            end(program)
+
+
+def end(program: Program) -> None:
+    """Kill what is left of a program."""
+    processes = [program.process, *program.others]
+    for one in processes:
+        one.alive = False  # first: what they do when they end must not wait
+    for one in processes:
+        one.kill()
+
+
+@contextmanager
+def stand_ins() -> Iterator[None]:
+    """Replace the modules and functions that applications use; programs alone see a difference."""
+    changes: list[tuple[Any, str, Any]] = []
+    modules = {name: sys.modules.get(name) for name in MODULES}
+    others: dict[int, Any] = {}  # what stands in for an object, by the identity of this
+    try:
+        for name, ours in MODULES.items():
+            module = importlib.import_module(ours)
+            real = modules[name]
+            sys.modules[name] = module
+            if real is not None:
+                others[id(real)] = module
+                for public in module.__all__:
+                    if hasattr(real, public):
+                        others[id(getattr(real, public))] = getattr(module, public)
+        for owner, name, function in (*_clocks(), *_threads()):
+            changes.append((owner, name, getattr(owner, name)))
+            if not isinstance(owner, type):
+                others[id(getattr(owner, name))] = function
+            setattr(owner, name, function)
+        for owner, name in _bound(others):
+            changes.append((owner, name, vars(owner)[name]))
+            setattr(owner, name, others[id(vars(owner)[name])])
+        yield
+    finally:
+        for owner, name, real in reversed(changes):
+            setattr(owner, name, real)
+        for name, before in modules.items():
+            if before is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = before
+
+
+_NOT_APPLICATIONS = ("coterie", "confluent_kafka", "_pytest", "pytest", "hypothesis", "greenlet")
+
+
+def _bound(others: dict[int, Any]) -> Iterator[tuple[Any, str]]:
+    """Yield the names of loaded modules that are bound to an object with a stand-in."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in _NOT_APPLICATIONS or name in sys.stdlib_module_names:
+            continue
+        space = getattr(module, "__dict__", None)
+        if isinstance(space, dict):
+            for key, value in list(space.items()):
+                if id(value) in others:
+                    yield module, key
+
+
+Replacement = tuple[Any, str, Any]  # owner, name and stand-in
+
+
+def _clocks() -> list[Replacement]:
+    """Return the functions of time and of signals; without a program each is the real one."""
+    sleep, install = time.sleep, signal.signal
+
+    def virtual_sleep(seconds: float) -> None:
+        found = running()
+        if found is None:
+            sleep(seconds)
+        else:
+            found[0].sleep(round(seconds * 1000))
+
+    def virtual_signal(number: int, handler: Any) -> Any:
+        found = running()
+        if found is None:
+            return install(number, handler)
+        before = found[0].handlers.get(number, signal.SIG_DFL)
+        found[0].handlers[number] = handler
+        return before
+
+    def clock(name: str, read: Callable[[int], Any]) -> Replacement:
+        real = getattr(time, name)
+
+        def virtual() -> Any:
+            found = running()
+            return real() if found is None else read(found[1].now_ms)
+
+        return time, name, virtual
+
+    found: list[Replacement] = [(time, "sleep", virtual_sleep), (signal, "signal", virtual_signal)]
+    for name in ("monotonic", "perf_counter"):
+        found.append(clock(name, lambda now_ms: now_ms / 1000))
+        found.append(clock(f"{name}_ns", lambda now_ms: now_ms * 1_000_000))
+    found.append(clock("time", lambda now_ms: EPOCH_S + now_ms / 1000))
+    found.append(clock("time_ns", lambda now_ms: (EPOCH_S * 1000 + now_ms) * 1_000_000))
+    monotonic = clock("monotonic", lambda now_ms: now_ms / 1000)[2]
+    return [*found, (threading, "_time", monotonic), (queue, "time", monotonic)]
+
+
+def _threads() -> list[Replacement]:
+    """Return the methods of threads, and the locks, which wait in virtual time."""
+    thread, lock, rlock = threading.Thread, threading.Lock, threading.RLock
+    begin, join, is_alive = thread.start, thread.join, thread.is_alive
+
+    def virtual_start(self: Any) -> None:
+        found = running()
+        if found is None:
+            begin(self)
+        else:
+            self._coterie_future = found[0].run_in_thread(self.run)
+
+    def virtual_join(self: Any, timeout: float | None = None) -> None:
+        future, found = getattr(self, "_coterie_future", None), running()
+        if future is None or found is None:
+            join(self, timeout)
+        else:
+            found[1].check_alive()
+            found[1].wait(future, None if timeout is None else round(timeout * 1000))
+
+    def virtual_is_alive(self: Any) -> bool:
+        future = getattr(self, "_coterie_future", None)
+        return is_alive(self) if future is None else not future.done
+
+    def virtual_lock() -> Any:
+        return lock() if running() is None else _Lock()
+
+    def virtual_rlock() -> Any:
+        return rlock() if running() is None else _Lock(again=True)
+
+    return [
+        *((thread, "start", virtual_start), (thread, "join", virtual_join)),
+        (thread, "is_alive", virtual_is_alive),
+        *((threading, "Lock", virtual_lock), (threading, "_allocate_lock", virtual_lock)),
+        (threading, "RLock", virtual_rlock),
+        (queue, "SimpleQueue", queue._PySimpleQueue),  # type: ignore[attr-defined]
+    ]
+
+
+class _Lock:
+    """A lock of virtual threads: who waits for it lets the clock run."""
+
+    def __init__(self, *, again: bool = False) -> None:
+        self._again, self._owner, self._count = again, None, 0
+        self._waiting: list[Any] = []
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        found = running()
+        me: Any = None if found is None else found[1]
+        if self._again and self._count and self._owner is me:
+            self._count += 1
+            return True
+        deadline_ms = None if me is None or timeout < 0 else me.now_ms + round(timeout * 1000)
+        while self._count:
+            if me is None or not blocking:
+                return False
+            me.check_alive()
+            left_ms = None if deadline_ms is None else deadline_ms - me.now_ms
+            if left_ms is not None and left_ms <= 0:
+                return False
+            future = Future()
+            self._waiting.append(future)
+            me.wait(future, left_ms)
+        self._owner, self._count = me, 1
+        return True
+
+    def release(self) -> None:
+        if not self._count:
+            raise RuntimeError("release unlocked lock")
+        self._count -= 1
+        if not self._count:
+            self._owner = None
+            while self._waiting and self._waiting[0].done:
+                self._waiting.pop(0)
+            if self._waiting:
+                self._waiting.pop(0).set()
+
+    def locked(self) -> bool:
+        return self._count > 0
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _is_owned(self) -> bool:
+        found = running()
+        return self._count > 0 and self._owner is (None if found is None else found[1])
+
+    def _release_save(self) -> tuple[int, Any]:
+        state = self._count, self._owner
+        self._count = 1
+        self.release()
+        return state
+
+    def _acquire_restore(self, state: tuple[int, Any]) -> None:
+        self.acquire()
+        self._count, self._owner = state
