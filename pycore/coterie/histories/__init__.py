@@ -28,6 +28,7 @@ from coterie.histories.events import (
 from coterie.histories.history import History
 from coterie.histories.instance import Records, now_ms, producer, run_in_thread, sleep
 from coterie.histories.outcome import Outcome
+from coterie.histories.programs import processed, store
 from coterie.histories.strategy import histories, random_history
 
 __all__ = [
@@ -55,8 +56,10 @@ __all__ = [
     "SlowProcessing",
     "histories",
     "now_ms",
+    "processed",
     "producer",
     "random_history",
     "run_in_thread",
     "sleep",
+    "store",
 ]

@@ -65,7 +65,8 @@ def fail_commit(run: Run, event: events.FailCommit, instance: Instance) -> None:
 
 def rolling_deploy(run: Run, event: events.RollingDeploy, _: None) -> None:
     """Restart the members one after the other; members that join later get the new settings."""
-    run.settings = deployed(run.settings, event)
+    before, run.settings = run.settings, deployed(run.settings, event)
+    run.deployed.update(name for name, of in run.settings.items() if before.get(name) != of)
     for number, instance in enumerate(run.instances):
         run.schedule.call_later(number * event.step_ms, deploy, instance, event)
 

@@ -14,6 +14,7 @@ from coterie.testing.client.errors import (
     KafkaTimeoutError,
     error_of,
 )
+from coterie.testing.confluent import ASSIGNORS, STRATEGY
 from coterie.testing.topics import ConsumerRecord, TopicPartition
 from coterie.values import Error, OffsetAndMetadata
 
@@ -32,8 +33,6 @@ QUICK = {  # by the wall clock: it learns at once of what happens in virtual tim
 UNKNOWN = (  # to librdkafka, or times that would run by the wall clock
     *("max.poll.records", "default.api.timeout.ms", "request.timeout.ms", "retry.backoff.max.ms"),
 )
-STRATEGY = "partition.assignment.strategy"
-ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
 MEMBERSHIP = (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.STALE_MEMBER_EPOCH)
 
 

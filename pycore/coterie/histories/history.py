@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.errors import CoterieError
+from coterie.base.arguments import called, function
+from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.conditions import Application, Conditions
 from coterie.histories.outcome import Outcome
 from coterie.histories.page import page
 from coterie.histories.play import Play
+from coterie.histories.programs import Ran
 from coterie.histories.runner import Run
 from coterie.histories.tracing import trace
 
@@ -44,8 +46,23 @@ class History(Conditions):
         Determines the time that each record takes.
     """
 
-    def run(self, application: Application) -> Outcome:
+    def run(
+        self,
+        application: Application | None = None,
+        *,
+        program: Callable[[], Any] | None = None,
+    ) -> Outcome:
         """Run the application as every member of the group; return the outcome.
+
+        Parameters
+        ----------
+        application
+            A class with ``process(records)``.
+        program
+            In its place a program: a function without arguments that makes its own client of
+            confluent-kafka and has its own loop. A member that is closed gets SIGTERM or SIGINT if
+            the program has a handler of it, or else KeyboardInterrupt. What it has processed it
+            says by :func:`coterie.histories.processed`.
 
         Raises
         ------
@@ -55,8 +72,11 @@ class History(Conditions):
             What the application raises, unless it is one of Kafka's exceptions: these end the
             member, which starts again, and are in ``Outcome.errors``.
         """
-        run = Run(self, application)
-        object.__setattr__(self, "_application", application)
+        if (application is None) == (program is None):
+            raise ArgumentError("run takes an application or a program")
+        known = application or Ran(called(function(program, "program")))
+        run = Run(self, known)
+        object.__setattr__(self, "_application", known)
         return run.outcome()
 
     def play(self, broker: Any, client: Client, application: Application | None = None) -> Outcome:

@@ -256,9 +256,13 @@ class Instance:
 
     # What it does at moments
 
+    def thread(self) -> Process:
+        """Return the process of the thread that runs."""
+        return _here()[1]
+
     def work(self, record: ConsumerRecord) -> None:
         """Take the time that a record takes; then it is processed."""
-        process = _here()[1]
+        process = self.thread()
         process.check_alive()
         start_ms = process.now_ms
         ms = self.run.processing_ms(record) * self.factor

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.base.arguments import called, function
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie.histories.actions import deployed
-from coterie.histories.events import Event, RollingDeploy
 from coterie.histories.instance import Instance
 from coterie.histories.ledger import Place
 from coterie.histories.outcome import Outcome
@@ -106,15 +104,6 @@ class Play(Run):
         refuses: Callable[[dict[str, Any]], str | None] | None
         refuses = getattr(self.client, "refuses", None)
         return None if refuses is None else refuses(settings)
-
-    def strike(self, event: Event, instance: Instance | None) -> None:
-        """Let an event happen, or take note why it cannot."""
-        if isinstance(event, RollingDeploy):
-            reason = self._refusal(deployed(self.settings, event))
-            if reason is not None:
-                self.ledger.note(self.schedule.now_ms, "", "skipped", f"{event!r}: {reason}")
-                return
-        super().strike(event, instance)
 
     def _check(self, instance: Instance, places: list[Place]) -> None:
         """Check nothing: the generation of a real client is its own affair."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from coterie.base.arguments import called, function
 from coterie.base.schedule import Schedule, TooManySteps
 from coterie.errors import CoterieError
-from coterie.histories.actions import ACTIONS
+from coterie.histories.actions import ACTIONS, deployed
 from coterie.histories.conditions import mapping
-from coterie.histories.events import Event
-from coterie.histories.instance import Instance, processing_time, sleep
+from coterie.histories.events import Event, RollingDeploy
+from coterie.histories.instance import Instance, processing_time
 from coterie.histories.invariants import Invariants
 from coterie.histories.ledger import Ledger, Note, PartitionEnd, Place
 from coterie.histories.outcome import Outcome
@@ -50,6 +51,8 @@ class Run:
     ) -> None:
         self.history = history
         self.application = called(function(application, "application"))
+        self.instance_type = getattr(application, "instance_type", self.instance_type)
+        self.deployed: set[str] = set()  # settings that a deploy has changed
         self.most_steps = STEPS_A_MINUTE * history.minutes
         own = mapping(getattr(application, "settings", None), "the application's settings")
         self.settings: dict[str, Any] = {**SETTINGS, **own, **history.settings}
@@ -89,7 +92,8 @@ class Run:
         try:
             if young:  # what a run makes lives until its end: to visit it often would be in vain
                 gc.set_threshold(max(young, YOUNG), *others)
-            return self._outcome()
+            with getattr(self.application, "around", contextlib.nullcontext)():
+                return self._outcome()
         except TooManySteps:
             raise CoterieError(
                 f"the history takes more than {self.most_steps} steps: something in the "
@@ -145,10 +149,25 @@ class Run:
 
     def strike(self, event: Event, instance: Instance | None) -> None:
         """Let an event happen now, to an instance if it concerns one."""
-        if self.faulty:
+        if self.faulty and not self._skipped(event):
             member = "" if instance is None else instance.name
             self.ledger.note(self.schedule.now_ms, member, "event", event)
             ACTIONS[type(event)](self, event, instance)
+
+    def _skipped(self, event: Event) -> bool:
+        """Whether an event leads to settings that the client does not take; then note why."""
+        if not isinstance(event, RollingDeploy):
+            return False
+        reason = self._refusal(deployed(self.settings, event))
+        if reason is not None:
+            self.ledger.note(self.schedule.now_ms, "", "skipped", f"{event!r}: {reason}")
+        return reason is not None
+
+    def _refusal(self, settings: dict[str, Any]) -> str | None:
+        """Return why there can be no member with such settings; None: there can."""
+        refuses: Callable[[dict[str, Any]], str | None] | None
+        refuses = getattr(self.application, "refuses", None)
+        return None if refuses is None else refuses(settings)
 
     def _end_faults(self) -> None:
         """Stop production, heal and resume everything, and start the members that are down."""
@@ -261,7 +280,7 @@ class Run:
         if instance.awaiting:
             moment = MOMENT_OF.get(kind)
             if moment and instance.strike(moment) and moment == "callback":
-                sleep(1)  # they strike before the application's callback
+                instance.thread().sleep(1)  # they strike before the application's callback
 
     def _check(self, instance: Instance, places: list[Place]) -> None:
         group = instance.consumer.group_metadata()

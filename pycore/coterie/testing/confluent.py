@@ -56,6 +56,7 @@ __all__ = [
     "libversion",
     "version",
 ]
+STRATEGY, ASSIGNORS = "partition.assignment.strategy", ("range", "roundrobin", "cooperative-sticky")
 FOR_EVER_MS = 2**31 - 1
 EOF_STEP_MS = 10  # how often it looks for the end of a partition
 Code = Any  # KafkaError has its numbers as attributes
@@ -116,6 +117,16 @@ def _merged(args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         if name not in known and did_you_mean(name, known):
             raise failure(_CODE._INVALID_ARG, f'No such configuration property: "{name}"')
     return given
+
+
+def _assignors(strategy: Any) -> list[str]:
+    """Return the assignors that librdkafka has, as far as it mixes them with the first one."""
+    names = strategy.split(",") if isinstance(strategy, str) else strategy
+    known = [name for name in names if name in ASSIGNORS]
+    if not known:
+        raise failure(_CODE._INVALID_ARG, f"unsupported {STRATEGY}: {strategy}")
+    cooperative = known[0] == ASSIGNORS[2]
+    return [name for name in known if (name == ASSIGNORS[2]) == cooperative]
 
 
 def _boolean(value: Any) -> bool:
@@ -243,19 +254,21 @@ class Consumer(_Client):
         self._shows_ends = _boolean(settings["enable.partition.eof"])
         chosen = {name: settings[name] for name in _SHARED if name in settings}
         if chosen.get("group.protocol") != "consumer":
-            chosen.setdefault("partition.assignment.strategy", "range,roundrobin")
+            chosen.setdefault(STRATEGY, "range,roundrobin")
         reset = settings["auto.offset.reset"]
         chosen["auto.offset.reset"] = _RESETS.get(reset, reset)
         refresh_ms = int(settings["topic.metadata.refresh.interval.ms"])
         chosen |= {"enable.auto.commit": False, "max.poll.records": 1}
         chosen["metadata.max.age.ms"] = FOR_EVER_MS if refresh_ms < 0 else refresh_ms
         chosen |= self._program.settings
+        chosen = {name: of for name, of in chosen.items() if of is not None}
+        self._cooperative = chosen.get("group.protocol") == "consumer"
+        if not self._cooperative:
+            chosen[STRATEGY] = names = _assignors(chosen[STRATEGY])
+            self._cooperative = names == ["cooperative-sticky"]
         if self._most_ms < int(chosen.get("session.timeout.ms", 45_000)):
             reason = "`max.poll.interval.ms`must be >= `session.timeout.ms`"
             raise failure(_CODE._INVALID_ARG, reason)
-        self._cooperative = chosen.get("group.protocol") == "consumer" or (
-            chosen["partition.assignment.strategy"] == "cooperative-sticky"
-        )
         try:
             self._inner = client.Consumer(self._program.cluster, chosen, process=self._process)
         except (ConfigError, ArgumentError) as error:
@@ -271,7 +284,8 @@ class Consumer(_Client):
         self._missing: set[str] = set()
         if self._commits_itself and self._commit_ms > 0:
             self._process.call_later(self._commit_ms, self._commit_when_due)
-        self._program.consumer = self
+        self._last: tuple[str, int, int] | None = None  # the last message
+        self._program.made(self)
 
     def _wake(self) -> None:
         if not self._closed:
@@ -432,7 +446,9 @@ class Consumer(_Client):
             if failed is not None:
                 raise failed
             self._program.handle_signal()
-            if records:
+            if self._program.starts is not None:
+                self._probe(self._program.starts, records)
+            elif records:
                 return self._returned(records[0])
             message = self._end() if self._shows_ends else None
             if message is not None:
@@ -441,8 +457,16 @@ class Consumer(_Client):
                 self._serve()
                 return None
 
+    def _probe(self, starts: dict[tuple[str, int], int], records: list[ConsumerRecord]) -> None:
+        """Find the first position in each partition, and return no message."""
+        for record in records:
+            starts.setdefault((record.topic, record.partition), record.offset)
+        for place, at in self._inner._subscriptions.positions().items():
+            starts.setdefault(tuple(place), at)
+
     def _returned(self, record: ConsumerRecord) -> Message:
         topic, number, offset, at_ms, key, value = record
+        self._last = topic, number, offset
         place = self._places.get((topic, number))
         if place is not None:
             place.position = offset + 1
@@ -620,11 +644,16 @@ class Consumer(_Client):
             return
 
         def done(_: Any, error: errors.KafkaError | None) -> None:
-            if error is None:
-                self._committed(ready)
             self._report(chosen, None if error is None else translated(error))
 
-        self._inner.commit_async(ready, done)
+        def answered(sent: Any) -> None:
+            if sent.failure is None:
+                self._committed(ready)
+
+        commits, offsets = self._inner._committing(ready)
+        sent = commits.asynchronous(offsets, done)
+        if sent is not None:
+            sent.then(answered)
 
     def _report(self, chosen: list[TopicPartition], error: KafkaError | None) -> None:
         """Let the next poll call ``on_commit``."""
@@ -691,7 +720,7 @@ class Consumer(_Client):
             self._inner.close()
             self._closed = True
             if self._program.consumer is self:
-                self._program.consumer = None
+                self._program.made(None)
             self._serve()
         failed, self._failure = self._failure, None
         if failed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -43,7 +44,7 @@ class Program:
         self.handlers: dict[int, Any] = {}
         self.consumer: Any = None
         self.others: list[Process] = []
-        self.busy_until: Callable[[], bool] = lambda: False
+        self.starts: dict[tuple[str, int], int] | None = None  # where a probe begins, or None
         self._signalled = False
         self._waiting: Future | None = None
 
@@ -72,12 +73,23 @@ class Program:
             _here.set((self, process))
             try:
                 function()
-            finally:
-                future.set()
-                process.alive = False
+            except CoterieError:
+                raise
+            except Exception as error:
+                self.died(error)
+            future.set()
+            process.alive = False
 
         self.cluster.schedule.call_soon(process.start, run)  # a program cannot start another
         return future
+
+    def made(self, consumer: Any) -> None:
+        """Take note of the consumer that it has made, or None: it has closed it."""
+        self.consumer = consumer
+
+    def died(self, error: Exception) -> None:
+        """Report a thread that has died, as ``threading`` does."""
+        traceback.print_exception(error)
 
     # Waits
 

@@ -1,0 +1,146 @@
+"""Histories of a program: an application with its own main function, loop and client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coterie.errors import CoterieError
+from coterie.histories.confluent import ConfluentConsumer
+from coterie.histories.instance import CLASSIC_ONLY, RESTART_MS, Instance
+from coterie.testing.confluent_types import KafkaException
+from coterie.testing.process import Process
+from coterie.testing.programs import Program, current, running
+from coterie.testing.topics import ConsumerRecord
+from coterie.testing.virtual_clients import end, stand_ins
+
+PROBE_MS = 100_000
+
+
+def processed(record: Any) -> None:
+    """Take the time that a record takes; then it is processed. Outside of a history: nothing.
+
+    Call it where the record has its effect: a message of a client, or a record. A crash or a slow
+    machine strikes in this time.
+    """
+    found = running()
+    if found is not None and isinstance(found[0], MemberProgram):
+        program = found[0]
+        program.instance.work(_record(record))
+
+
+def store() -> dict[Any, Any]:
+    """Return a dict that survives crashes, as a database does; a new one in each run."""
+    program, _ = current()
+    if not isinstance(program, MemberProgram):
+        raise CoterieError("store() is for programs that a history runs")
+    found: dict[Any, Any] = program.instance.run.store
+    return found
+
+
+def _record(record: Any) -> ConsumerRecord:
+    """Return topic, partition and offset of a message, whose fields may be methods."""
+    values = (getattr(record, name) for name in ("topic", "partition", "offset"))
+    topic, partition, offset = (value() if callable(value) else value for value in values)
+    return ConsumerRecord(topic, partition, offset, 0, None, None)
+
+
+class Ran:
+    """A program in place of an application: what a run needs of it."""
+
+    def __init__(self, main: Callable[[], Any]) -> None:
+        self.main = main
+        self.instance_type = MemberInstance
+        self.around, self.refuses = stand_ins, ConfluentConsumer.refuses
+
+    def __call__(self, *_: Any) -> Any:
+        """Run the program."""
+        return self.main()
+
+
+class MemberProgram(Program):
+    """The program of a member."""
+
+    def __init__(self, instance: MemberInstance, process: Process, settings: dict[str, Any]):
+        super().__init__(instance.run.cluster, process, settings)
+        self.instance = instance
+        self.starts = instance.run.starts
+
+    def made(self, consumer: Any) -> None:
+        """Take note of its consumer."""
+        super().made(consumer)
+        self.instance.consumer = None if consumer is None else consumer._inner
+
+    def died(self, error: Exception) -> None:
+        """Take note of a thread that has died."""
+        run = self.instance.run
+        run.ledger.note(run.schedule.now_ms, self.instance.name, "a thread died", repr(error))
+
+
+class MemberInstance(Instance):
+    """A member that runs a program."""
+
+    program: MemberProgram | None = None
+
+    def _program(self, process: Process) -> None:
+        own = self.run.history.settings
+        names = ("group.id", "client.id", "group.instance.id", *own, *self.run.deployed)
+        settings = {name: self.settings[name] for name in names if name in self.settings}
+        if settings.get("group.protocol") == "consumer":
+            settings |= dict.fromkeys(CLASSIC_ONLY)
+        self.program = program = MemberProgram(self, process, settings)
+        program.enter()
+        if self.run.starts is not None:
+            process.call_later(PROBE_MS, self.stop)
+        kind, after_ms, details = "closed", None, None
+        try:
+            self.run.application()
+        except (KeyboardInterrupt, SystemExit):
+            after_ms = self._restart_ms
+        except KafkaException as error:
+            kind, after_ms, details = "failed", RESTART_MS, error
+        else:
+            after_ms = self._restart_ms
+        self.run.schedule.call_soon(self._ended, process, kind, after_ms, details)
+
+    def _ended(self, process: Process, kind: str, after_ms: int | None, details: Any) -> None:
+        if self.process is process:
+            if kind == "closed":  # it may have been started again at this moment
+                after_ms = self._restart_ms
+            self._end(kind, after_ms, details)
+
+    def stop(self, restart_ms: int | None = None) -> None:
+        """Send the program a signal, and start it again so much later."""
+        if self.process is not None:
+            self._stopping, self._restart_ms = True, restart_ms
+            if self.program is not None:
+                self.program.interrupt()
+
+    def processes(self) -> list[Process]:
+        """Return its threads, and those of its clients."""
+        others = [] if self.program is None else self.program.others
+        return [*super().processes(), *others]
+
+    def thread(self) -> Process:
+        """Return the process of the thread that runs."""
+        return current()[1]
+
+    @property
+    def busy(self) -> bool:
+        """Whether the last message is not processed yet, and it does not poll."""
+        consumer = None if self.program is None else self.program.consumer
+        if consumer is None or consumer._inner._network.in_poll or consumer._last is None:
+            return False
+        topic, partition, offset = consumer._last
+        works = self.run.ledger.works.get((topic, partition), ())
+        return all(work.offset != offset for work in works)
+
+    @busy.setter
+    def busy(self, value: bool) -> None:
+        """Ignore it: this is computed."""
+
+    def _end(self, kind: str, restart_ms: int | None, details: Any = None) -> None:
+        program, self.program = self.program, None
+        if program is not None:
+            end(program)
+        super()._end(kind, restart_ms, details)

@@ -1,0 +1,120 @@
+"""Histories of programs for confluent-kafka: the loop of its README, and what goes wrong in it."""
+
+import signal
+import time
+
+import pytest
+
+from coterie.errors import ArgumentError
+from coterie.histories import Crash, History, Restart, processed, random_history, store
+from coterie.testing.virtual_clients import virtual_clients
+
+SETTINGS = {"bootstrap.servers": "broker:9092", "group.id": "mine", "auto.offset.reset": "earliest"}
+
+
+def loop(settings, handle):
+    """The loop of the README of confluent-kafka."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(SETTINGS | settings)
+    consumer.subscribe(["records"])
+    try:
+        while True:
+            message = consumer.poll(1.0)
+            if message is not None and not message.error():
+                handle(consumer, message)
+    finally:
+        consumer.close()
+
+
+def as_in_the_readme():
+    """A message is stored when it is returned: it may be committed before it is processed."""
+    loop({}, lambda consumer, message: processed(message))
+
+
+def corrected():
+    """A message is stored when it has been processed."""
+
+    def handle(consumer, message):
+        processed(message)
+        store()[message.value()] = time.time()
+        consumer.store_offsets(message)
+
+    loop({"enable.auto.offset.store": False}, handle)
+
+
+LONG = {"members": 1, "topics": {"records": 1}, "minutes": 2, "processing_ms": 20_000}
+CRASH = (Crash(at_ms=30_000, during="processing"),)
+
+
+def test_a_crash_shows_the_record_that_the_loop_commits_before_it_processes_it():
+    outcome = History(**LONG, events=CRASH).run(program=as_in_the_readme)
+    (item,) = outcome.lost
+    text = outcome.timeline([item])
+    sent = next(at for at, line in enumerate(text.splitlines()) if "committed records-0" in line)
+    assert any("crashed" in line for line in text.splitlines()[sent:])
+
+
+def test_the_corrected_loop_loses_nothing_in_any_history():
+    outcome = History(**LONG, events=CRASH).run(program=corrected)
+    assert not outcome.lost
+    assert not outcome.stuck
+    assert outcome.store
+    for seed in range(12):
+        outcome = random_history(seed, minutes=3).run(program=corrected)
+        assert (outcome.lost, outcome.stuck) == ([], []), seed
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_restart_is_a_signal_and_the_program_leaves_the_group(handled):
+    ended = []
+
+    def main():
+        going = [True]
+        if handled:
+            signal.signal(signal.SIGTERM, lambda *_: going.pop())
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(SETTINGS)
+        consumer.subscribe(["records"])
+        try:
+            while going:
+                consumer.poll(1.0)
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            ended.append("KeyboardInterrupt")
+        else:
+            ended.append("handled")
+        finally:
+            consumer.close()
+
+    history = History(members=1, minutes=1, events=(Restart(at_ms=20_000),))
+    before = signal.getsignal(signal.SIGTERM)
+    kinds = [note.kind for note in history.run(program=main)._ledger.notes]
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert ended == ["handled" if handled else "KeyboardInterrupt"] * 2  # and one at the end
+    assert kinds.count("started") == kinds.count("leave") == kinds.count("closed") == 2
+
+
+def test_the_same_history_is_the_same_and_has_a_trace_and_a_page():
+    history = random_history(3, minutes=2)
+    notes = [history.run(program=corrected)._ledger.notes for _ in range(2)]
+    assert repr(notes[0]) == repr(notes[1])
+    assert "member-0" in history.html()
+    assert len(history.trace()) > 10
+
+
+def test_what_is_neither_an_application_nor_a_program_is_refused():
+    for arguments in ({}, {"application": object, "program": corrected}):
+        with pytest.raises(ArgumentError, match="an application or a program"):
+            History().run(**arguments)
+
+
+def test_processed_does_nothing_outside_of_a_history():
+    from coterie.testing import Cluster
+
+    cluster = Cluster({"records": 1})
+    processed(None)
+    with virtual_clients(cluster):
+        processed(None)
+    assert cluster.now_ms == 0

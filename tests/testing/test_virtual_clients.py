@@ -1,0 +1,100 @@
+"""Applications as they are, on virtual time: modules, clocks, threads and signals."""
+
+import queue
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep as nap
+
+import pytest
+
+from coterie.testing import Cluster, confluent
+from coterie.testing.virtual_clients import virtual_clients
+
+REPLACED = [
+    *((time, name) for name in ("sleep", "time", "monotonic", "perf_counter", "time_ns")),
+    *((threading, name) for name in ("Lock", "RLock")),
+    *((threading.Thread, name) for name in ("start", "join", "is_alive")),
+    *((signal, "signal"), (queue, "SimpleQueue"), (sys.modules[__name__], "nap")),
+]
+
+
+def present():
+    module = sys.modules.get("confluent_kafka")
+    return [module, *(getattr(owner, name) for owner, name in REPLACED)]
+
+
+def test_within_all_is_replaced_and_afterwards_nothing_whatever_happens():
+    before = present()
+    within = []
+
+    def fail():
+        with virtual_clients(Cluster({"orders": 1})):
+            from confluent_kafka import Consumer
+
+            within.extend([Consumer, *present()])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert within[0] is confluent.Consumer
+    assert not any(old is new for old, new in zip(before, within[1:], strict=True))
+    assert present() == before
+
+
+def test_threads_queues_events_pools_and_clocks_share_the_virtual_time():
+    at = {}
+
+    def work(waiting):
+        while (seconds := waiting.get()) is not None:
+            time.sleep(seconds)
+            at[seconds] = time.monotonic()
+
+    start = time.perf_counter()
+    with virtual_clients(Cluster({"orders": 1})):
+        waiting = queue.Queue(maxsize=2)
+        worker = threading.Thread(target=work, args=(waiting,))
+        worker.start()
+        for each in (100, 200, 300, None):
+            waiting.put(each)
+        assert worker.is_alive()
+        worker.join()
+        assert not worker.is_alive()
+        done = threading.Event()
+        threading.Timer(50, done.set).start()
+        assert not done.wait(10)
+        assert done.wait()
+        at["event"] = time.monotonic()
+        with ThreadPoolExecutor(2) as pool:
+            ends = list(pool.map(lambda s: (nap(s), time.time())[1], (10, 20, 30)))
+            at["pool"] = [end - time.time() for end in ends]
+    assert at == {100: 100, 200: 300, 300: 600, "event": 650, "pool": [-30, -20, 0]}
+    assert time.perf_counter() - start < 60
+
+
+def test_threads_share_a_consumer_and_a_commit_does_not_wait_for_the_end_of_a_poll():
+    with virtual_clients(Cluster({"orders": 1}, interval_ms=1000)):
+        from confluent_kafka import Consumer
+
+        consumer = Consumer({"group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        message = consumer.poll(30)
+        ends = []
+
+        def commit():
+            time.sleep(0.5)
+            consumer.commit(message, asynchronous=False)
+            ends.append(time.monotonic())
+
+        begin = time.monotonic()
+        consumer.pause(consumer.assignment())
+        worker = threading.Thread(target=commit)
+        worker.start()
+        assert consumer.poll(30) is None
+        worker.join()
+        assert time.monotonic() == begin + 30
+        assert begin + 0.5 < ends[0] < begin + 0.6
+        assert consumer.committed(consumer.assignment())[0].offset == message.offset() + 1
+        consumer.close()
