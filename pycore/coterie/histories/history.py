@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.base.arguments import called, function
+from coterie.base.arguments import function
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.conditions import Application, Conditions
 from coterie.histories.outcome import Outcome
@@ -74,7 +74,7 @@ class History(Conditions):
         """
         if (application is None) == (program is None):
             raise ArgumentError("run takes an application or a program")
-        known = application or Ran(called(function(program, "program")))
+        known = application or Ran(function(program, "program"))
         run = Run(self, known)
         object.__setattr__(self, "_application", known)
         return run.outcome()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from coterie.errors import CoterieError
@@ -50,8 +51,12 @@ class Ran:
 
     def __init__(self, main: Callable[[], Any]) -> None:
         self.main = main
-        self.instance_type = MemberInstance
-        self.around, self.refuses = stand_ins, ConfluentConsumer.refuses
+        self.instance_type, self.refuses = MemberInstance, ConfluentConsumer.refuses
+
+    def around(self) -> AbstractContextManager[None]:
+        """Return what has to be entered while the program runs."""
+        space = getattr(self.main, "__globals__", None)
+        return stand_ins(*([] if space is None else [space]))
 
     def __call__(self, *_: Any) -> Any:
         """Run the program."""

@@ -52,6 +52,9 @@ class Run:
         self.history = history
         self.application = called(function(application, "application"))
         self.instance_type = getattr(application, "instance_type", self.instance_type)
+        self._around = getattr(application, "around", contextlib.nullcontext)
+        self._refuses: Callable[[dict[str, Any]], str | None] | None
+        self._refuses = getattr(application, "refuses", None)
         self.deployed: set[str] = set()  # settings that a deploy has changed
         self.most_steps = STEPS_A_MINUTE * history.minutes
         own = mapping(getattr(application, "settings", None), "the application's settings")
@@ -92,7 +95,7 @@ class Run:
         try:
             if young:  # what a run makes lives until its end: to visit it often would be in vain
                 gc.set_threshold(max(young, YOUNG), *others)
-            with getattr(self.application, "around", contextlib.nullcontext)():
+            with self._around():
                 return self._outcome()
         except TooManySteps:
             raise CoterieError(
@@ -165,9 +168,7 @@ class Run:
 
     def _refusal(self, settings: dict[str, Any]) -> str | None:
         """Return why there can be no member with such settings; None: there can."""
-        refuses: Callable[[dict[str, Any]], str | None] | None
-        refuses = getattr(self.application, "refuses", None)
-        return None if refuses is None else refuses(settings)
+        return None if self._refuses is None else self._refuses(settings)
 
     def _end_faults(self) -> None:
         """Stop production, heal and resume everything, and start the members that are down."""

@@ -3,7 +3,8 @@
 A :class:`Consumer` is a consumer of a :class:`Cluster`, with the methods of Kafka's client. A
 :class:`Member` is a scripted client of a group: it acts only when the test calls it. Both speak the
 classic protocol and the consumer protocol; neither sleeps or uses a network. :func:`histories`
-draws what happens to a group, and runs an application in it.
+draws what happens to a group, and runs an application in it. :func:`virtual_clients` runs
+applications for confluent-kafka as they are.
 """
 
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ from coterie.testing.consumer_state import MemberState
 from coterie.testing.member import Member
 from coterie.testing.simulated_cluster import Cluster
 from coterie.testing.topics import ConsumerRecord, TopicPartition
+from coterie.testing.virtual_clients import virtual_clients
 
 if TYPE_CHECKING:
     from coterie.histories import History, histories, random_history
@@ -79,6 +81,7 @@ __all__ = [
     "read_assignment",
     "read_subscription",
     "subscription",
+    "virtual_clients",
 ]
 
 if not TYPE_CHECKING:  # a type checker would accept any name

@@ -275,6 +275,7 @@ class Consumer(_Client):
             raise failure(_CODE._INVALID_ARG, str(error)) from None
         self._places: dict[tuple[str, int], _Place] = {}
         self._paused: set[tuple[str, int]] = set()  # also over rebalances
+        self._known: set[str] = set()  # topics of partitions that it has ever had
         self._offered: list[tuple[str, int]] | None = None  # by a rebalance, in its callback
         self._calls: dict[str, Any] = {}
         self._topics: list[str] = []
@@ -376,6 +377,7 @@ class Consumer(_Client):
         self._read_only({*self._places, *chosen} if adds else set(chosen))
         self._inner.pause([place for place in new if place in self._paused])
         for place, at in new.items():
+            self._known.add(place[0])
             self._places[place] = _Place(at)
             if at not in (OFFSET_INVALID, OFFSET_STORED):
                 self._go_to(place, at)
@@ -522,7 +524,8 @@ class Consumer(_Client):
     def _assigned(self, partition: TopicPartition) -> _Place:
         place = self._places.get(partition._place)
         if place is None:
-            raise failure(_CODE._UNKNOWN_PARTITION)
+            known = partition.topic in self._known
+            raise failure(_CODE._STATE if known else _CODE._UNKNOWN_PARTITION)
         return place
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -580,15 +583,10 @@ class Consumer(_Client):
                 raise ValueError("expected either message or offsets")
             if self._stores:
                 raise failure(_CODE._INVALID_ARG)
-            refused = 0
-            for tp in chosen:
-                with suppress(KafkaException):
-                    place = self._assigned(tp)
-                    place.stored, place.metadata = tp.offset, tp.metadata
-                    continue
-                refused += 1
-            if refused and refused == len(chosen):
-                raise failure(_CODE._UNKNOWN_PARTITION)
+            assigned = [tp for tp in chosen if tp._place in self._places]
+            for tp in assigned or chosen[:1]:  # it is refused if none of them is assigned
+                place = self._assigned(tp)
+                place.stored, place.metadata = tp.offset, tp.metadata
 
     @staticmethod
     def _offsets(message: Any, offsets: list[TopicPartition] | None) -> list[TopicPartition] | None:

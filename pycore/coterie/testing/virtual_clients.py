@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coterie._core.structures.schedule import Future
+from coterie.errors import ArgumentError, shown
 from coterie.testing.process import Process
 from coterie.testing.programs import Program, running
 from coterie.testing.simulated_cluster import Cluster
@@ -34,6 +35,8 @@ def virtual_clients(cluster: Cluster) -> Iterator[None]:
     cluster : Cluster
         What the clients connect to, whatever their ``bootstrap.servers``.
     """
+    if not isinstance(cluster, Cluster):
+        raise ArgumentError(f"cluster must be a Cluster, not {shown(cluster)}")
     process = Process(cluster.schedule, "program")
     program = Program(cluster, process)
     with stand_ins():
@@ -55,9 +58,13 @@ def end(program: Program) -> None:
 
 
 @contextmanager
-def stand_ins() -> Iterator[None]:
-    """Replace the modules and functions that applications use; programs alone see a difference."""
-    changes: list[tuple[Any, str, Any]] = []
+def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
+    """Replace the modules and functions that applications use; programs alone see a difference.
+
+    ``spaces``: globals besides those of the loaded modules.
+    """
+    changes: list[Replacement] = []
+    bound: list[tuple[dict[str, Any], str, Any]] = []
     modules = {name: sys.modules.get(name) for name in MODULES}
     others: dict[int, Any] = {}  # what stands in for an object, by the identity of this
     try:
@@ -75,11 +82,13 @@ def stand_ins() -> Iterator[None]:
             if not isinstance(owner, type):
                 others[id(getattr(owner, name))] = function
             setattr(owner, name, function)
-        for owner, name in _bound(others):
-            changes.append((owner, name, vars(owner)[name]))
-            setattr(owner, name, others[id(vars(owner)[name])])
+        for space, name in _bound(others, spaces):
+            bound.append((space, name, space[name]))
+            space[name] = others[id(space[name])]
         yield
     finally:
+        for space, name, real in bound:
+            space[name] = real
         for owner, name, real in reversed(changes):
             setattr(owner, name, real)
         for name, before in modules.items():
@@ -92,16 +101,24 @@ def stand_ins() -> Iterator[None]:
 _NOT_APPLICATIONS = ("coterie", "confluent_kafka", "_pytest", "pytest", "hypothesis", "greenlet")
 
 
-def _bound(others: dict[int, Any]) -> Iterator[tuple[Any, str]]:
-    """Yield the names of loaded modules that are bound to an object with a stand-in."""
+def _bound(
+    others: dict[int, Any], spaces: tuple[dict[str, Any], ...]
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the names that applications have bound to an object with a stand-in."""
+    for space in (*_spaces(), *spaces):
+        for name, value in list(space.items()):
+            if id(value) in others:
+                yield space, name
+
+
+def _spaces() -> Iterator[dict[str, Any]]:
+    """Yield the globals of the loaded modules that may belong to an application."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _NOT_APPLICATIONS or name in sys.stdlib_module_names:
             continue
         space = getattr(module, "__dict__", None)
         if isinstance(space, dict):
-            for key, value in list(space.items()):
-                if id(value) in others:
-                    yield module, key
+            yield space
 
 
 Replacement = tuple[Any, str, Any]  # owner, name and stand-in
