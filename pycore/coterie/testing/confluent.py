@@ -134,11 +134,11 @@ def _boolean(value: Any) -> bool:
 
 
 class _Place:
-    """An assigned partition: where it begins, what was returned, stored and committed."""
+    """An assigned partition: where it begins, what was returned and stored."""
 
     def __init__(self, start: int) -> None:
         self.start = OFFSET_STORED if start == OFFSET_INVALID else start
-        self.position = self.stored = self.committed = OFFSET_INVALID
+        self.position = self.stored = OFFSET_INVALID
         self.metadata: str | None = None
         self.ended_at = OFFSET_INVALID  # the offset whose end has been returned
 
@@ -275,6 +275,7 @@ class Consumer(_Client):
             raise failure(_CODE._INVALID_ARG, str(error)) from None
         self._places: dict[tuple[str, int], _Place] = {}
         self._paused: set[tuple[str, int]] = set()  # also over rebalances
+        self._commits: dict[tuple[str, int], int] = {}  # what it has committed
         self._known: set[str] = set()  # topics of partitions that it has ever had
         self._offered: list[tuple[str, int]] | None = None  # by a rebalance, in its callback
         self._calls: dict[str, Any] = {}
@@ -349,6 +350,7 @@ class Consumer(_Client):
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions from their offsets on, and no others."""
         with self._call():
+            self._require(incremental=False)
             self._take(partitions, adds=False)
 
     def unassign(self) -> None:
@@ -358,6 +360,7 @@ class Consumer(_Client):
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions, too."""
         with self._call():
+            self._require(incremental=True)
             if any(tp._place in self._places for tp in partitions):
                 raise failure(_CODE._CONFLICT)
             self._take(partitions, adds=True)
@@ -365,10 +368,17 @@ class Consumer(_Client):
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions no more."""
         with self._call():
+            self._require(incremental=True)
             if not all(tp._place in self._places for tp in partitions):
                 raise failure(_CODE._INVALID_ARG)
             left = {place for place in self._places if TopicPartition(*place) not in partitions}
             self._read_only(left)
+
+    def _require(self, *, incremental: bool) -> None:
+        """Refuse to change the assignment of a member in the way of the other kind."""
+        if self._in_group and incremental != self._cooperative:
+            names = ("incremental_assign() and _unassign()", "assign()")
+            raise failure(_CODE._STATE, f"a member of this group has to use {names[incremental]}")
 
     def _take(self, partitions: Iterable[TopicPartition], *, adds: bool) -> None:
         chosen = {tp._place: tp.offset for tp in partitions}
@@ -626,15 +636,14 @@ class Consumer(_Client):
         found = []
         for place in places:
             tp, of = TopicPartition(*place), self._places.get(place)
-            if of is not None and (again or of.stored > of.committed):
+            before = self._commits.get(place, OFFSET_INVALID)
+            if of is not None and (again or of.stored > before):
                 tp.offset, tp.metadata = of.stored, of.metadata
             found.append(tp)
         return found
 
     def _committed(self, offsets: dict[tuple[str, int], OffsetAndMetadata]) -> None:
-        for place, at in offsets.items():
-            if place in self._places:
-                self._places[place].committed = at.offset
+        self._commits |= {place: at.offset for place, at in offsets.items()}
 
     def _commit_async(self, chosen: list[TopicPartition], ready: dict[Any, Any]) -> None:
         if not ready:

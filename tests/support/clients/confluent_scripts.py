@@ -179,7 +179,7 @@ def stored_offsets(world):
     world.tried("store", one.store_offsets, offsets=[world.partition(0, 2), world.partition(1, 9)])
     world.tried("commit", one.commit, asynchronous=False)
     world.tried("none", one.store_offsets)
-    one.incremental_unassign([world.partition(1)])
+    one.assign([world.partition(0), world.partition(2)])
     world.tried("not assigned", one.store_offsets, offsets=[world.partition(1, 4)])
     both = [world.partition(1, 4), world.partition(0, 1)]
     world.tried("one of two", one.store_offsets, offsets=both)
@@ -252,6 +252,22 @@ def offsets_in_on_assign(world):
     world.tried("alien", one.seek, world.module.TopicPartition("other", 0, 0))
     world.tried("alien", one.pause, [world.module.TopicPartition("other", 0)])
     one.close()
+
+
+def assignments_of_the_wrong_kind(world):
+    """An eager member assigns all at once, a cooperative one what is new."""
+    for number, strategy in enumerate(("range", "cooperative-sticky")):
+
+        def on_assign(consumer, partitions):
+            for call in (consumer.assign, consumer.incremental_assign):
+                world.tried(call.__name__, call, partitions)
+            for call in (consumer.unassign, consumer.assignment):
+                world.tried(call.__name__, call)
+
+        one = world.consumer("a", partition_assignment_strategy=strategy, group_id=f"g{number}")
+        one.subscribe([TOPIC], **world.callbacks("a", on_assign=on_assign))
+        world.until(lambda _: "assignment" in {event[0] for event in world.events[-1:]}, one)
+        one.close()
 
 
 def a_callback_that_raises(world):
@@ -427,7 +443,8 @@ SCRIPTS = {
     script.__name__: script
     for script in (
         a_loop, commits, stored_offsets, automatic_commits, rebalances, cooperative_rebalances,
-        offsets_in_on_assign, a_callback_that_raises, assigned_partitions, refused_commits,
+        offsets_in_on_assign, assignments_of_the_wrong_kind, a_callback_that_raises,
+        assigned_partitions, refused_commits,
         a_pause_over_a_rebalance,
         unknown_topic, late_poll, deliveries, transactions, values,
     )
