@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.errors import CoterieError
 from coterie.histories.confluent import ConfluentConsumer
-from coterie.histories.instance import CLASSIC_ONLY, RESTART_MS, Instance
+from coterie.histories.instance import RESTART_MS, Instance
 from coterie.testing.confluent_types import KafkaException
 from coterie.testing.process import Process
 from coterie.testing.programs import Program, current, running
@@ -91,8 +91,6 @@ class MemberInstance(Instance):
         own = self.run.history.settings
         names = ("group.id", "client.id", "group.instance.id", *own, *self.run.deployed)
         settings = {name: self.settings[name] for name in names if name in self.settings}
-        if settings.get("group.protocol") == "consumer":
-            settings |= dict.fromkeys(CLASSIC_ONLY)
         self.program = program = MemberProgram(self, process, settings)
         program.enter()
         if self.run.starts is not None:

@@ -253,19 +253,19 @@ class Consumer(_Client):
         self._stores = _boolean(settings["enable.auto.offset.store"])
         self._shows_ends = _boolean(settings["enable.partition.eof"])
         chosen = {name: settings[name] for name in _SHARED if name in settings}
-        if chosen.get("group.protocol") != "consumer":
-            chosen.setdefault(STRATEGY, "range,roundrobin")
         reset = settings["auto.offset.reset"]
         chosen["auto.offset.reset"] = _RESETS.get(reset, reset)
         refresh_ms = int(settings["topic.metadata.refresh.interval.ms"])
         chosen |= {"enable.auto.commit": False, "max.poll.records": 1}
         chosen["metadata.max.age.ms"] = FOR_EVER_MS if refresh_ms < 0 else refresh_ms
         chosen |= self._program.settings
-        chosen = {name: of for name, of in chosen.items() if of is not None}
         self._cooperative = chosen.get("group.protocol") == "consumer"
         if not self._cooperative:
-            chosen[STRATEGY] = names = _assignors(chosen[STRATEGY])
+            chosen[STRATEGY] = names = _assignors(chosen.get(STRATEGY, "range,roundrobin"))
             self._cooperative = names == ["cooperative-sticky"]
+        elif self._program.settings:  # a history may have chosen the protocol
+            for name in (STRATEGY, "session.timeout.ms", "heartbeat.interval.ms"):
+                chosen.pop(name, None)
         if self._most_ms < int(chosen.get("session.timeout.ms", 45_000)):
             reason = "`max.poll.interval.ms`must be >= `session.timeout.ms`"
             raise failure(_CODE._INVALID_ARG, reason)
@@ -284,6 +284,7 @@ class Consumer(_Client):
         self._unsubscribes = self._in_group = False
         self._polled_ms = self._process.now_ms
         self._missing: set[str] = set()
+        self._errors: list[Message] = []  # for the next polls
         if self._commits_itself and self._commit_ms > 0:
             self._process.call_later(self._commit_ms, self._commit_when_due)
         self._last: tuple[str, int, int] | None = None  # the last message
@@ -451,7 +452,7 @@ class Consumer(_Client):
                 if self._wanted:
                     self._give_way()
             except errors.KafkaError as error:
-                return Message(error=translated(error))
+                self._errors += self._messages_of(error)
             finally:
                 self._polled_ms = self._process.now_ms
             failed, self._failure = self._failure, None
@@ -468,6 +469,16 @@ class Consumer(_Client):
             if not self._left(deadline_ms):
                 self._serve()
                 return None
+
+    def _messages_of(self, error: errors.KafkaError) -> list[Message]:
+        """Return the messages of an error: one for each partition that cannot be read on."""
+        failed = translated(error)
+        if failed != _CODE._AUTO_OFFSET_RESET:
+            return [Message(error=failed)]
+        places: list[tuple[str, int]] = [(t, n) for t, n in getattr(error, "partitions", ())]
+        self._inner.seek_to_end(places)
+        self._inner.pause(places)
+        return [Message(t, n, OFFSET_INVALID, error=failed) for t, n in places]
 
     def _probe(self, starts: dict[tuple[str, int], int], records: list[ConsumerRecord]) -> None:
         """Find the first position in each partition, and return no message."""
@@ -488,7 +499,9 @@ class Consumer(_Client):
         return Message(topic, number, offset, _bytes(key), _bytes(value), timestamp=timestamp)
 
     def _own_error(self) -> Message | None:
-        """Return the error of a late poll, or of a topic that does not exist."""
+        """Return an error that waits, that of a late poll, or of a topic that does not exist."""
+        if self._errors:
+            return self._errors.pop(0)
         late_ms = self._process.now_ms - self._polled_ms
         if self._in_group and self._places and late_ms >= self._most_ms:
             self._polled_ms = self._process.now_ms

@@ -341,6 +341,16 @@ def a_pause_over_a_rebalance(world):
     one.close()
 
 
+def no_offset(world):
+    """No committed offset, and no reset: an error for each partition, once."""
+    one = world.consumer("a", auto_offset_reset="error")
+    one.subscribe([TOPIC], **world.callbacks("a"))
+    found = one.consume(RECORDS, 5)
+    world.note(sorted((m.topic(), m.partition(), m.error().name()) for m in found))
+    world.tried("nothing", one.consume, 1, 0.2)
+    one.close()
+
+
 def unknown_topic(world):
     """A subscription to a topic that does not exist: an error in ``poll``."""
     one = world.consumer("a", allow_auto_create_topics=False)
@@ -446,6 +456,6 @@ SCRIPTS = {
         offsets_in_on_assign, assignments_of_the_wrong_kind, a_callback_that_raises,
         assigned_partitions, refused_commits,
         a_pause_over_a_rebalance,
-        unknown_topic, late_poll, deliveries, transactions, values,
+        no_offset, unknown_topic, late_poll, deliveries, transactions, values,
     )
 }  # fmt: skip
