@@ -199,6 +199,9 @@ for _name in ("topic", "key", "value", "headers", "error"):
     _setter(_name)
 
 
+CODE: Any = KafkaError  # which has the numbers of errors as attributes
+
+
 def failure(code: int, reason: str | None = None, **kind: bool) -> KafkaException:
     """Return the exception with an error of librdkafka."""
     return KafkaException(KafkaError(code, reason, **kind))
@@ -207,17 +210,17 @@ def failure(code: int, reason: str | None = None, **kind: bool) -> KafkaExceptio
 def translated(error: errors.KafkaError) -> KafkaError:
     """Return the error of librdkafka for an exception of the simulated client."""
     if isinstance(error, errors.ProducerFencedError):
-        return KafkaError(_code_of("_FENCED"), str(error), fatal=True)
+        return KafkaError(CODE._FENCED, str(error), fatal=True)
     if isinstance(error, errors.FencedInstanceIdError):
-        return KafkaError(_code_of("_FATAL"), str(error), fatal=True)
+        return KafkaError(CODE._FATAL, str(error), fatal=True)
     if isinstance(error, errors.NoOffsetForPartitionError | errors.OffsetOutOfRangeError):
-        return KafkaError(_code_of("_AUTO_OFFSET_RESET"), str(error))
+        return KafkaError(CODE._AUTO_OFFSET_RESET, str(error))
     if error.error is not None:
         return KafkaError(error.error, str(error))
     for kind, name in _KINDS.items():
         if isinstance(error, kind):
-            return KafkaError(_code_of(name), str(error))
-    return KafkaError(_code_of("_FAIL"), str(error))
+            return KafkaError(getattr(CODE, name), str(error))
+    return KafkaError(CODE._FAIL, str(error))
 
 
 _KINDS: dict[type[errors.KafkaError], str] = {
@@ -227,7 +230,3 @@ _KINDS: dict[type[errors.KafkaError], str] = {
     errors.DisconnectError: "_TRANSPORT",
     errors.RetriableCommitFailedError: "_WAIT_COORD",
 }
-
-
-def _code_of(name: str) -> int:
-    return getattr(KafkaError, name)  # type: ignore[no-any-return]

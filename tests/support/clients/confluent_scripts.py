@@ -341,6 +341,31 @@ def a_pause_over_a_rebalance(world):
     one.close()
 
 
+def commits_in_callbacks(world):
+    """A member commits what it gives up; the coordinator refuses it the second time."""
+    world.produce([3])
+    one, two = world.consumer("a", session_timeout_ms=500), world.consumer("b")
+
+    def on_revoke(consumer, partitions):
+        world.note("a", "on_revoke", shown(partitions), shown(consumer.assignment()))
+        chosen = [world.partition(0, 1)]
+        if world.tried("commit", consumer.commit, offsets=chosen, asynchronous=False):
+            world.tried("commit", consumer.commit, asynchronous=False)
+        world.tried("unassign", consumer.unassign)
+        world.tried("assignment", consumer.assignment)
+
+    one.subscribe([TOPIC], on_revoke=on_revoke)
+    world.read(3, one)
+    two.subscribe([TOPIC])
+    world.settled(a=(one, 2), b=(two, 2))
+    two.close()
+    world.settled(a=(one, 4))
+    one.seek(world.partition(0, 0))
+    world.read(3, one)
+    world.fail("a", "ILLEGAL_GENERATION")
+    one.close()
+
+
 def no_offset(world):
     """No committed offset, and no reset: an error for each partition, once."""
     one = world.consumer("a", auto_offset_reset="error")
@@ -456,6 +481,6 @@ SCRIPTS = {
         offsets_in_on_assign, assignments_of_the_wrong_kind, a_callback_that_raises,
         assigned_partitions, refused_commits,
         a_pause_over_a_rebalance,
-        no_offset, unknown_topic, late_poll, deliveries, transactions, values,
+        commits_in_callbacks, no_offset, unknown_topic, late_poll, deliveries, transactions, values,
     )
 }  # fmt: skip
