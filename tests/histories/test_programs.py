@@ -104,6 +104,43 @@ def test_the_same_history_is_the_same_and_has_a_trace_and_a_page():
     assert len(history.trace()) > 10
 
 
+SCRIPT = """
+from confluent_kafka import Consumer
+from confluent_kafka.error import KafkaError
+from coterie.histories import processed, store
+
+members = store().setdefault("members", [])
+seen = []  # of this process
+
+
+def main():
+    consumer = Consumer({"group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["records"])
+    members.append(seen)
+    try:
+        while True:
+            message = consumer.poll(1.0)
+            if message and message.error() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                processed(message)
+                seen.append(message.offset())
+    except KeyboardInterrupt:
+        consumer.close()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_script_has_globals_of_its_own_in_each_member(tmp_path):
+    path = tmp_path / "application.py"
+    path.write_text(SCRIPT)
+    outcome = History(members=2, topics={"records": 2}, minutes=1).run(program=path)
+    assert [len(seen) for seen in outcome.store["members"]] == [6, 6]
+    with pytest.raises(ArgumentError, match=r"program: .*nothing\.py"):
+        History().run(program=tmp_path / "nothing.py")
+
+
 def test_what_is_neither_an_application_nor_a_program_is_refused():
     for arguments in ({}, {"application": object, "program": corrected}):
         with pytest.raises(ArgumentError, match="an application or a program"):

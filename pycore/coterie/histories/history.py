@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike
 from typing import Any
 
-from coterie.base.arguments import function
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.conditions import Application, Conditions
 from coterie.histories.outcome import Outcome
@@ -50,7 +50,7 @@ class History(Conditions):
         self,
         application: Application | None = None,
         *,
-        program: Callable[[], Any] | None = None,
+        program: Callable[[], Any] | str | PathLike[str] | None = None,
     ) -> Outcome:
         """Run the application as every member of the group; return the outcome.
 
@@ -59,8 +59,9 @@ class History(Conditions):
         application
             A class with ``process(records)``.
         program
-            In its place a program: a function without arguments that makes its own client of
-            confluent-kafka and has its own loop. A member that is closed gets SIGTERM or SIGINT if
+            In its place a program that makes its own client of confluent-kafka and has its own
+            loop: a function without arguments, or the path of a script, which each member runs
+            with globals of its own. A member that is closed gets SIGTERM or SIGINT if
             the program has a handler of it, or else KeyboardInterrupt. What it has processed it
             says by :func:`coterie.histories.processed`.
 
@@ -74,7 +75,7 @@ class History(Conditions):
         """
         if (application is None) == (program is None):
             raise ArgumentError("run takes an application or a program")
-        known = application or Ran(function(program, "program"))
+        known = application or Ran(program)
         run = Run(self, known)
         object.__setattr__(self, "_application", known)
         return run.outcome()

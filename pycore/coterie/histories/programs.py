@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
-from coterie.errors import CoterieError
+from coterie.base.arguments import function
+from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.confluent import ConfluentConsumer
 from coterie.histories.instance import RESTART_MS, Instance
 from coterie.testing.confluent_types import KafkaException
@@ -49,8 +52,12 @@ def _record(record: Any) -> ConsumerRecord:
 class Ran:
     """A program in place of an application: what a run needs of it."""
 
-    def __init__(self, main: Callable[[], Any]) -> None:
-        self.main = main
+    def __init__(self, program: Any) -> None:
+        self.main: Callable[[], Any]
+        if isinstance(program, str | PathLike):
+            self.main = _script(Path(program))
+        else:
+            self.main = function(program, "program")
         self.instance_type, self.refuses = MemberInstance, ConfluentConsumer.refuses
 
     def around(self) -> AbstractContextManager[None]:
@@ -61,6 +68,15 @@ class Ran:
     def __call__(self, *_: Any) -> Any:
         """Run the program."""
         return self.main()
+
+
+def _script(path: Path) -> Callable[[], Any]:
+    """Return a script as a function; each call has globals of its own."""
+    try:
+        code = compile(path.read_bytes(), str(path), "exec")
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ArgumentError(f"program: {error}") from None
+    return lambda: exec(code, {"__name__": "__main__", "__file__": str(path)})
 
 
 class MemberProgram(Program):

@@ -19,7 +19,10 @@ from coterie.testing.programs import Program, running
 from coterie.testing.simulated_cluster import Cluster
 
 EPOCH_S = 1_700_000_000  # what ``time.time()`` is at the begin of virtual time
-MODULES = {"confluent_kafka": "coterie.testing.confluent"}  # name -> what stands in for it
+MODULES = {  # name -> what stands in for it
+    name: "coterie.testing.confluent"
+    for name in ("confluent_kafka", "confluent_kafka.cimpl", "confluent_kafka.error")
+}
 
 
 @contextmanager
