@@ -117,6 +117,7 @@ class Consumer(Client):
             self._inner = client.Consumer(self._program.cluster, chosen, process=self._process)
         except (ConfigError, ArgumentError) as error:
             raise failure(CODE._INVALID_ARG, str(error)) from None
+        self._inner._network.joins_in_background = True
         self._places: dict[tuple[str, int], _Place] = {}
         self._paused: set[tuple[str, int]] = set()  # also over rebalances
         self._commits: dict[tuple[str, int], int] = {}  # what it has committed

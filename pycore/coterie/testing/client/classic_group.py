@@ -106,7 +106,7 @@ class ClassicGroup:
         self.state = UNJOINED
         self.generation = Generation(-1, self.generation.member_id if keep_member_id else "")
         self.rejoin_needed = self.needs_prepare = True
-        self._network.in_background = False
+        self._network.in_background = self._network.joins_in_background
         self._network.wake()
 
     # JoinGroup
@@ -115,7 +115,7 @@ class ClassicGroup:
         """Send JoinGroup, unless a join is under way."""
         if self.joining is None:
             self.state = PREPARING
-            self._network.in_background = False
+            self._network.in_background = self._network.joins_in_background
             self.joining = Sent()
             if self._network.coordinator is None:
                 self.joining.fail(error_of(Error.COORDINATOR_NOT_AVAILABLE, "JoinGroup"))

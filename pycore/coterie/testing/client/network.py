@@ -24,9 +24,12 @@ class NetworkClient(Connection):
     ----------
     on_coordinator : function
         Called when the coordinator has been found.
+    joins_in_background : bool
+        Whether a join goes on between calls of the application, as in librdkafka.
     """
 
     def __init__(self, cluster: Cluster, host: Host, process: Process, settings: Settings) -> None:
+        self.joins_in_background = False
         self._lookup: Sent | None = None
         self.on_coordinator: Callable[[], None] = lambda: None
 
