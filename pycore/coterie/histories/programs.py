@@ -111,22 +111,23 @@ class MemberInstance(Instance):
         program.enter()
         if self.run.starts is not None:
             process.call_later(PROBE_MS, self.stop)
-        kind, after_ms, details = "closed", None, None
+        failed: BaseException | None = None
         try:
             self.run.application()
-        except (KeyboardInterrupt, SystemExit):
-            after_ms = self._restart_ms
+        except KeyboardInterrupt:
+            pass
+        except SystemExit as error:
+            failed = error if error.code else None
         except KafkaException as error:
-            kind, after_ms, details = "failed", RESTART_MS, error
-        else:
-            after_ms = self._restart_ms
-        self.run.schedule.call_soon(self._ended, process, kind, after_ms, details)
+            failed = error
+        self.run.schedule.call_soon(self._ended, process, failed)
 
-    def _ended(self, process: Process, kind: str, after_ms: int | None, details: Any) -> None:
-        if self.process is process:
-            if kind == "closed":  # it may have been started again at this moment
-                after_ms = self._restart_ms
-            self._end(kind, after_ms, details)
+    def _ended(self, process: Process, failed: BaseException | None) -> None:
+        if self.process is process:  # it has not crashed at this moment
+            if failed is None:
+                self._end("closed", self._restart_ms)
+            else:
+                self._end("failed", RESTART_MS, failed)
 
     def stop(self, restart_ms: int | None = None) -> None:
         """Send the program a signal, and start it again so much later."""
