@@ -44,6 +44,28 @@ def test_within_all_is_replaced_and_afterwards_nothing_whatever_happens():
     assert present() == before
 
 
+def test_modules_first_imported_within_have_the_real_clients_afterwards(tmp_path, monkeypatch):
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    billing = tmp_path / "billing"
+    billing.mkdir()
+    (billing / "__init__.py").touch()
+    (billing / "client.py").write_text(
+        "import confluent_kafka\n\nclass Own(confluent_kafka.Consumer): ..."
+    )
+    (billing / "main.py").write_text("from billing.client import Own")
+    monkeypatch.syspath_prepend(tmp_path)
+    with virtual_clients(Cluster({"orders": 1})):
+        from billing import client, main
+
+        assert main.Own is client.Own
+        assert issubclass(main.Own, confluent.Consumer)
+    from billing import client as client_again
+    from billing import main as main_again
+
+    assert main_again.Own is client_again.Own
+    assert issubclass(main_again.Own, confluent_kafka.Consumer)
+
+
 def test_threads_queues_events_pools_and_clocks_share_the_virtual_time():
     at = {}
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from coterie.histories import events
 from coterie.histories.invariants import Invariants
+from coterie.testing.client.settings import STRATEGY
 from coterie.values import Error
 
 LOOK_MS = 1000  # how often an admin looks whether a group is empty
-STRATEGY, DEFAULT_STRATEGY = "partition.assignment.strategy", "range,cooperative-sticky"
+DEFAULT_STRATEGY = "range,cooperative-sticky"
 Run = Any  # of a module that uses this one, as the next
 Instance = Any
 Action = Callable[[Any, Any, Any], None]

@@ -14,7 +14,8 @@ from coterie.testing.client.errors import (
     KafkaTimeoutError,
     error_of,
 )
-from coterie.testing.confluent_consumer import ASSIGNORS, STRATEGY
+from coterie.testing.client.settings import STRATEGY
+from coterie.testing.confluent_consumer import ASSIGNORS
 from coterie.testing.topics import ConsumerRecord, TopicPartition
 from coterie.values import Error, OffsetAndMetadata
 

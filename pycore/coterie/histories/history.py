@@ -11,7 +11,7 @@ from coterie.histories.conditions import Application, Conditions
 from coterie.histories.outcome import Outcome
 from coterie.histories.page import page
 from coterie.histories.play import Play
-from coterie.histories.programs import Ran
+from coterie.histories.programs import ProgramApplication
 from coterie.histories.runner import Run
 from coterie.histories.tracing import trace
 
@@ -59,11 +59,11 @@ class History(Conditions):
         application
             A class with ``process(records)``.
         program
-            In its place a program that makes its own client of confluent-kafka and has its own
-            loop: a function without arguments, or the path of a script, which each member runs
-            with globals of its own. A member that is closed gets SIGTERM or SIGINT if
-            the program has a handler of it, or else KeyboardInterrupt. What it has processed it
-            says by :func:`coterie.histories.processed`.
+            In its place a program with its own client of confluent-kafka and its own loop: a
+            function without arguments, or the path of a script; each member runs it with its own
+            globals. To close a member calls the program's handler of SIGTERM or SIGINT, or else
+            raises KeyboardInterrupt. :func:`coterie.histories.processed` marks a record as
+            processed.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class History(Conditions):
         """
         if (application is None) == (program is None):
             raise ArgumentError("run takes an application or a program")
-        known = application or Ran(program)
+        known = application or ProgramApplication(program)
         run = Run(self, known)
         object.__setattr__(self, "_application", known)
         return run.outcome()

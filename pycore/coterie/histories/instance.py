@@ -15,6 +15,7 @@ from coterie.histories.choices import mix, number_of
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.errors import KafkaError, WakeupError
 from coterie.testing.client.producer import Producer
+from coterie.testing.client.settings import CLASSIC_ONLY
 from coterie.testing.process import Process
 from coterie.testing.topics import ConsumerRecord, TopicPartition
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 POLL_TIMEOUT_MS = 10_000
 PROBES = 100  # polls of a second
 RESTART_MS = 1000  # after an exception
-CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 _current: ContextVar[tuple[Instance, Process]] = ContextVar("coterie instance")
 
 

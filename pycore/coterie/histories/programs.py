@@ -22,19 +22,18 @@ PROBE_MS = 100_000
 
 
 def processed(record: Any) -> None:
-    """Take the time that a record takes; then it is processed. Outside of a history: nothing.
+    """Take the processing time of a record; then it is processed. Outside of a history: nothing.
 
-    Call it where the record has its effect: a message of a client, or a record. A crash or a slow
-    machine strikes in this time.
+    Call it with a message of a client, or a record, at the place of its effect. Events strike
+    ``during="processing"`` in this time.
     """
     found = running()
     if found is not None and isinstance(found[0], MemberProgram):
-        program = found[0]
-        program.instance.work(_record(record))
+        found[0].instance.work(_record(record))
 
 
 def store() -> dict[Any, Any]:
-    """Return a dict that survives crashes, as a database does; a new one in each run."""
+    """Return the store of the run: a dict that survives crashes, as a database does."""
     program, _ = current()
     if not isinstance(program, MemberProgram):
         raise CoterieError("store() is for programs that a history runs")
@@ -49,8 +48,8 @@ def _record(record: Any) -> ConsumerRecord:
     return ConsumerRecord(topic, partition, offset, 0, None, None)
 
 
-class Ran:
-    """A program in place of an application: what a run needs of it."""
+class ProgramApplication:
+    """A program in the place of an application."""
 
     def __init__(self, program: Any) -> None:
         self.main: Callable[[], Any]
@@ -61,7 +60,7 @@ class Ran:
         self.instance_type, self.refuses = MemberInstance, ConfluentConsumer.refuses
 
     def around(self) -> AbstractContextManager[None]:
-        """Return what has to be entered while the program runs."""
+        """Return the context of a run: the stand-ins of modules and functions."""
         space = getattr(self.main, "__globals__", None)
         return stand_ins(*([] if space is None else [space]))
 
@@ -71,7 +70,7 @@ class Ran:
 
 
 def _script(path: Path) -> Callable[[], Any]:
-    """Return a script as a function; each call has globals of its own."""
+    """Return a script as a function; each call has its own globals."""
     try:
         code = compile(path.read_bytes(), str(path), "exec")
     except (OSError, SyntaxError, ValueError) as error:
@@ -88,12 +87,12 @@ class MemberProgram(Program):
         self.starts = instance.run.starts
 
     def made(self, consumer: Any) -> None:
-        """Take note of its consumer."""
+        """Take note of a new consumer; None: it is closed."""
         super().made(consumer)
         self.instance.consumer = None if consumer is None else consumer._inner
 
     def died(self, error: Exception) -> None:
-        """Take note of a thread that has died."""
+        """Take note of the exception of a thread."""
         run = self.instance.run
         run.ledger.note(run.schedule.now_ms, self.instance.name, "a thread died", repr(error))
 
@@ -130,7 +129,7 @@ class MemberInstance(Instance):
                 self._end("failed", RESTART_MS, failed)
 
     def stop(self, restart_ms: int | None = None) -> None:
-        """Send the program a signal, and start it again so much later."""
+        """Send the program a signal, and start it again ``restart_ms`` after its end."""
         if self.process is not None:
             self._stopping, self._restart_ms = True, restart_ms
             if self.program is not None:
@@ -147,7 +146,7 @@ class MemberInstance(Instance):
 
     @property
     def busy(self) -> bool:
-        """Whether the last message is not processed yet, and it does not poll."""
+        """Whether it works on the last message, and does not poll."""
         consumer = None if self.program is None else self.program.consumer
         if consumer is None or consumer._inner._network.in_poll or consumer._last is None:
             return False
@@ -157,7 +156,7 @@ class MemberInstance(Instance):
 
     @busy.setter
     def busy(self, value: bool) -> None:
-        """Ignore it: this is computed."""
+        """Ignore the value: the state of the program decides."""
 
     def _end(self, kind: str, restart_ms: int | None, details: Any = None) -> None:
         program, self.program = self.program, None

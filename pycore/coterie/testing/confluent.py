@@ -1,9 +1,9 @@
 """The names of confluent-kafka over the simulated clients, for applications on virtual time.
 
-What librdkafka does differently from Kafka's Java client is kept: callbacks of rebalances and
-commits run in ``poll``, offsets are stored when a message is returned, positions are those of
-returned messages, and errors come as messages. The protocol is that of
-:class:`coterie.testing.Consumer` and :class:`coterie.testing.Producer`.
+They behave like librdkafka where it differs from Kafka's Java client: ``poll`` runs the callbacks
+of rebalances and commits, a returned message stores its offset and moves the position, and errors
+are messages. The protocol is that of :class:`coterie.testing.Consumer` and
+:class:`coterie.testing.Producer`.
 """
 
 from coterie.testing.confluent_consumer import Consumer
@@ -42,10 +42,10 @@ __all__ = [
 
 
 def version() -> tuple[str, int]:
-    """Return the version of confluent-kafka whose names these are."""
+    """Return the version of confluent-kafka with these names."""
     return "2.16.1", 0x02100100
 
 
 def libversion() -> tuple[str, int]:
-    """Return the version of librdkafka that this does as."""
+    """Return the version of librdkafka with this behaviour."""
     return "2.16.0", 0x021000FF

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from types import SimpleNamespace
 from typing import Any
 
-from coterie.base.arguments import did_you_mean
 from coterie.testing.client import errors
 from coterie.testing.confluent_types import (
     CODE,
@@ -23,13 +23,14 @@ from coterie.testing.programs import current
 from coterie.values import OffsetAndMetadata
 
 FOR_EVER_MS = 2**31 - 1
+A_SLIP = 0.94  # similarity of a misspelling: above that of any two properties of librdkafka
 CALLBACKS = ("on_commit", "error_cb", "stats_cb", "throttle_cb", "logger", "on_delivery")
 
 
 def merged(args: tuple[Any, ...], named: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """Return the settings of a client, which are a dict, named arguments or both.
+    """Return the settings of a client, from a dict, named arguments or both.
 
-    One that looks like a known one is refused; others are without effect.
+    A misspelling of a known one is refused; unknown ones have no effect.
     """
     if len(args) > 1 or not all(isinstance(each, dict) for each in args):
         raise TypeError("expected configuration dict")
@@ -40,25 +41,25 @@ def merged(args: tuple[Any, ...], named: dict[str, Any], known: Iterable[str]) -
     given |= given.pop("default.topic.config", None) or {}
     known = {*known, *CALLBACKS}
     for name in given:
-        if name not in known and did_you_mean(name, known):
+        if name not in known and get_close_matches(name, known, 1, A_SLIP):
             raise failure(CODE._INVALID_ARG, f'No such configuration property: "{name}"')
     return given
 
 
 class Client:
-    """The calls of a client: which thread is in one, and the callbacks that wait for a poll."""
+    """What a client has besides its protocol: calls of several threads, callbacks for a poll."""
 
     def __init__(self, name: str) -> None:
         self._program, _ = current()
         self._process: Process = self._program.new_process(name)
         self._thread: Process | None = None
-        self._wanted = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._queued_calls = 0
+        self._callbacks: deque[Callable[[], None]] = deque()
         self._closed = False
 
     @contextmanager
     def _call(self) -> Iterator[None]:
-        """Be in a call, in which the present thread waits; the calls of others come after it."""
+        """Enter a call of the present thread; calls of other threads wait for its end."""
         if self._closed:
             raise RuntimeError(f"{type(self).__name__} closed")
         _, thread = current()
@@ -76,15 +77,15 @@ class Client:
 
     def _begin(self, thread: Process) -> None:
         while self._thread is not None:
-            self._wanted += 1
+            self._queued_calls += 1
             self._wake()
             thread.sleep(1)
-            self._wanted -= 1
+            self._queued_calls -= 1
         self._thread = thread
         self._process._program, self._process._hub = thread._program, thread._hub
 
     def _give_way(self) -> None:
-        """Let a call of another thread come first."""
+        """Let the calls of other threads run first."""
         thread, self._thread = self._thread, None
         assert thread is not None
         thread.sleep(1)
@@ -94,11 +95,11 @@ class Client:
         """End the wait of a poll."""
 
     def _serve(self) -> int:
-        """Run the callbacks that wait; return how many."""
+        """Run the callbacks that are due; return their count."""
         served = 0
-        while self._waiting:
+        while self._callbacks:
             served += 1
-            self._waiting.popleft()()
+            self._callbacks.popleft()()
         return served
 
     def _deadline(self, timeout: float | None) -> int:
@@ -140,7 +141,7 @@ class Client:
 
 
 def offsets_of(offsets: Iterable[TopicPartition]) -> dict[tuple[str, int], OffsetAndMetadata]:
-    """Return the offsets that can be committed."""
+    """Return the offsets that a commit may contain."""
     return {
         tp._place: OffsetAndMetadata(tp.offset, metadata=tp.metadata or "")
         for tp in offsets

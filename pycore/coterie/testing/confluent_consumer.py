@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from coterie.errors import ArgumentError, ConfigError
 from coterie.testing import client
 from coterie.testing.client import errors
+from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY
 from coterie.testing.confluent_client import FOR_EVER_MS, Client, bytes_of, merged, offsets_of
 from coterie.testing.confluent_types import (
     CODE,
@@ -27,15 +30,14 @@ from coterie.testing.confluent_types import (
 from coterie.testing.topics import ConsumerRecord
 from coterie.values import OffsetAndMetadata
 
-STRATEGY, ASSIGNORS = "partition.assignment.strategy", ("range", "roundrobin", "cooperative-sticky")
-EOF_STEP_MS = 10  # how often it looks for the end of a partition
-Code = Any  # KafkaError has its numbers as attributes
+ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
+EOF_STEP_MS = 10  # between two looks for the end of a partition
 _RESETS = {
     **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
     **dict.fromkeys(("largest", "latest", "end"), "latest"),
     "error": "none",
 }
-_OWN = {  # settings of librdkafka that the simulated consumer has not, and their defaults
+_OWN = {  # settings of this class alone, and their defaults
     "enable.auto.commit": True,
     "auto.commit.interval.ms": 5000,
     "enable.auto.offset.store": True,
@@ -49,16 +51,16 @@ _DEFAULTS = {
     "max.poll.interval.ms": 300_000,
     "topic.metadata.refresh.interval.ms": 300_000,
 }
-_SHARED = (  # settings of both, by the same names
+_SHARED = (  # settings of the simulated consumer, too
     *("group.id", "group.instance.id", "client.id", "client.rack", "session.timeout.ms"),
     *("heartbeat.interval.ms", "max.poll.interval.ms", "isolation.level", "group.protocol"),
-    *("group.remote.assignor", "partition.assignment.strategy"),
+    *("group.remote.assignor", STRATEGY),
     *("retry.backoff.ms", "retry.backoff.max.ms"),
 )
 
 
 def _assignors(strategy: Any) -> list[str]:
-    """Return the assignors that librdkafka has, as far as it mixes them with the first one."""
+    """Return the known assignors, cooperative or eager as the first one."""
     names = strategy.split(",") if isinstance(strategy, str) else strategy
     known = [name for name in names if name in ASSIGNORS]
     if not known:
@@ -71,14 +73,14 @@ def _boolean(value: Any) -> bool:
     return value.lower() == "true" if isinstance(value, str) else bool(value)
 
 
-class _Place:
-    """An assigned partition: where it begins, what was returned and stored."""
+class _Progress:
+    """Of an assigned partition: the first offset, the position, the stored offset."""
 
     def __init__(self, start: int) -> None:
         self.start = OFFSET_STORED if start == OFFSET_INVALID else start
         self.position = self.stored = OFFSET_INVALID
         self.metadata: str | None = None
-        self.ended_at = OFFSET_INVALID  # the offset whose end has been returned
+        self.ended_at = OFFSET_INVALID  # the offset of its last PARTITION_EOF
 
 
 class Consumer(Client):
@@ -91,9 +93,9 @@ class Consumer(Client):
         settings: dict[str, Any] = {**_DEFAULTS, **_OWN, **given}
         super().__init__(str(settings["client.id"]))
         self._on_commit = given.get("on_commit")
-        self._most_ms = int(settings["max.poll.interval.ms"])
+        self._max_poll_interval_ms = int(settings["max.poll.interval.ms"])
         self._commits_itself = _boolean(settings["enable.auto.commit"])
-        self._commit_ms = int(settings["auto.commit.interval.ms"])
+        self._commit_interval_ms = int(settings["auto.commit.interval.ms"])
         self._stores = _boolean(settings["enable.auto.offset.store"])
         self._shows_ends = _boolean(settings["enable.partition.eof"])
         chosen = {name: settings[name] for name in _SHARED if name in settings}
@@ -108,9 +110,9 @@ class Consumer(Client):
             chosen[STRATEGY] = names = _assignors(chosen.get(STRATEGY, "range,roundrobin"))
             self._cooperative = names == ["cooperative-sticky"]
         elif self._program.settings:  # a history may have chosen the protocol
-            for name in (STRATEGY, "session.timeout.ms", "heartbeat.interval.ms"):
+            for name in CLASSIC_ONLY:
                 chosen.pop(name, None)
-        if self._most_ms < int(chosen.get("session.timeout.ms", 45_000)):
+        if self._max_poll_interval_ms < int(chosen.get("session.timeout.ms", 45_000)):
             reason = "`max.poll.interval.ms`must be >= `session.timeout.ms`"
             raise failure(CODE._INVALID_ARG, reason)
         try:
@@ -118,20 +120,20 @@ class Consumer(Client):
         except (ConfigError, ArgumentError) as error:
             raise failure(CODE._INVALID_ARG, str(error)) from None
         self._inner._network.joins_in_background = True
-        self._places: dict[tuple[str, int], _Place] = {}
+        self._progress: dict[tuple[str, int], _Progress] = {}
         self._paused: set[tuple[str, int]] = set()  # also over rebalances
-        self._commits: dict[tuple[str, int], int] = {}  # what it has committed
-        self._known: set[str] = set()  # topics of partitions that it has ever had
+        self._commits: dict[tuple[str, int], int] = {}  # its last commits
+        self._known: set[str] = set()  # topics of all partitions so far
         self._offered: list[tuple[str, int]] | None = None  # by a rebalance, in its callback
-        self._calls: dict[str, Any] = {}
+        self._rebalance_callbacks: dict[str, Any] = {}
         self._topics: list[str] = []
         self._failure: BaseException | None = None  # of a callback
         self._unsubscribes = self._in_group = False
         self._polled_ms = self._process.now_ms
         self._missing: set[str] = set()
         self._errors: list[Message] = []  # for the next polls
-        if self._commits_itself and self._commit_ms > 0:
-            self._process.call_later(self._commit_ms, self._commit_when_due)
+        if self._commits_itself and self._commit_interval_ms > 0:
+            self._process.call_later(self._commit_interval_ms, self._commit_when_due)
         self._last: tuple[str, int, int] | None = None  # the last message
         self._program.made(self)
 
@@ -144,7 +146,7 @@ class Consumer(Client):
     def subscribe(
         self, topics: list[str], on_assign: Any = None, on_revoke: Any = None, on_lost: Any = None
     ) -> None:
-        """Subscribe to topics; those with a ``^`` in front are expressions."""
+        """Subscribe to topics; a name with ``^`` in front is an expression."""
         if not isinstance(topics, list) or not all(isinstance(each, str) for each in topics):
             raise TypeError("expected list of topic unicode strings")
         calls = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
@@ -152,15 +154,19 @@ class Consumer(Client):
             if call is not None and not callable(call):
                 raise TypeError(f"{name} expects a callable")
         with self._call():
-            self._calls, self._unsubscribes, self._in_group = calls, False, True
+            self._rebalance_callbacks, self._unsubscribes, self._in_group = calls, False, True
             self._missing = set()
+            listener = SimpleNamespace(
+                on_partitions_assigned=partial(self._rebalanced, "on_assign"),
+                on_partitions_revoked=partial(self._rebalanced, "on_revoke"),
+                on_partitions_lost=partial(self._rebalanced, "on_lost"),
+            )
+            chosen: Any = topics
+            self._topics = topics
             if any(each.startswith("^") for each in topics):
                 names = [f"{t}.*" if t[0] == "^" else re.escape(t) for t in topics]
-                self._topics = []
-                self._inner.subscribe(re.compile("|".join(names)), _Rebalances(self))
-            else:
-                self._topics = topics
-                self._inner.subscribe(topics, _Rebalances(self))
+                self._topics, chosen = [], re.compile("|".join(names))
+            self._inner.subscribe(chosen, listener)
             self._polled_ms = self._process.now_ms
 
     def unsubscribe(self) -> None:
@@ -168,15 +174,16 @@ class Consumer(Client):
         with self._call():
             self._unsubscribes = self._in_group
 
-    def _rebalanced(self, what: str, places: list[tuple[str, int]]) -> None:
-        """Call the application's callback of a rebalance, as the simulated consumer waits."""
+    def _rebalanced(self, what: str, partitions: list[Any]) -> None:
+        """Call the application's callback of a rebalance."""
+        places = [tuple(tp) for tp in partitions]
         assigns = what == "on_assign"
         if not assigns and not places:
             return
         self._offered = places
-        call = self._calls.get(what)
+        call = self._rebalance_callbacks.get(what)
         if what == "on_lost" and call is None:
-            call = self._calls.get("on_revoke")
+            call = self._rebalance_callbacks.get("on_revoke")
         try:
             if call is not None:
                 call(self, [TopicPartition(*place) for place in sorted(places)])
@@ -191,7 +198,7 @@ class Consumer(Client):
             if what == "on_revoke" and self._commits_itself:
                 self._commit_stored(places)
             for place in places:
-                self._places.pop(place, None)
+                self._progress.pop(place, None)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions from their offsets on, and no others."""
@@ -207,7 +214,7 @@ class Consumer(Client):
         """Read these partitions, too."""
         with self._call():
             self._require(incremental=True)
-            if any(tp._place in self._places for tp in partitions):
+            if any(tp._place in self._progress for tp in partitions):
                 raise failure(CODE._CONFLICT)
             self._take(partitions, adds=True)
 
@@ -215,13 +222,13 @@ class Consumer(Client):
         """Read these partitions no more."""
         with self._call():
             self._require(incremental=True)
-            if not all(tp._place in self._places for tp in partitions):
+            if not all(tp._place in self._progress for tp in partitions):
                 raise failure(CODE._INVALID_ARG)
-            left = {place for place in self._places if TopicPartition(*place) not in partitions}
+            left = {place for place in self._progress if TopicPartition(*place) not in partitions}
             self._read_only(left)
 
     def _require(self, *, incremental: bool) -> None:
-        """Refuse to change the assignment of a member in the way of the other kind."""
+        """Refuse a call of the other kind of rebalances: eager or cooperative."""
         if self._in_group and incremental != self._cooperative:
             names = ("incremental_assign() and _unassign()", "assign()")
             raise failure(CODE._STATE, f"a member of this group has to use {names[incremental]}")
@@ -229,41 +236,41 @@ class Consumer(Client):
     def _take(self, partitions: Iterable[TopicPartition], *, adds: bool) -> None:
         chosen = {tp._place: tp.offset for tp in partitions}
         self._offered = None
-        new = {place: at for place, at in chosen.items() if not adds or place not in self._places}
-        self._read_only({*self._places, *chosen} if adds else set(chosen))
+        new = {place: at for place, at in chosen.items() if not adds or place not in self._progress}
+        self._read_only({*self._progress, *chosen} if adds else set(chosen))
         self._inner.pause([place for place in new if place in self._paused])
         for place, at in new.items():
             self._known.add(place[0])
-            self._places[place] = _Place(at)
+            self._progress[place] = _Progress(at)
             if at not in (OFFSET_INVALID, OFFSET_STORED):
                 self._go_to(place, at)
 
     def _read_only(self, places: set[tuple[str, int]]) -> None:
-        """Let the simulated consumer read these partitions, as far as the group has them."""
+        """Let the simulated consumer read these partitions alone."""
         if self._in_group:
             owned = self._inner.assignment()
             if places - owned:
                 raise failure(CODE._STATE, "a member reads only what its group has assigned")
             self._inner.pause(owned - places)
-            self._inner.resume(places - self._places.keys())
+            self._inner.resume(places - self._progress.keys())
         else:
             self._inner.assign([*places])
-        self._places = {place: of for place, of in self._places.items() if place in places}
+        self._progress = {place: of for place, of in self._progress.items() if place in places}
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the partitions that are read, with the offsets where they began."""
+        """Return the assigned partitions, with their first offsets."""
         with self._call():
-            return [TopicPartition(*place, of.start) for place, of in self._places.items()]
+            return [TopicPartition(*place, of.start) for place, of in self._progress.items()]
 
     # Messages
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """Return a message, which may be an error; run callbacks meanwhile."""
+        """Return a message or an error; run callbacks meanwhile."""
         with self._call():
             return self._next(self._deadline(timeout))
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Return so many messages, or fewer when the time is over."""
+        """Return up to ``num_messages``, fewer after the timeout."""
         if not 0 <= num_messages <= 1_000_000:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         found: list[Message] = []
@@ -286,7 +293,7 @@ class Consumer(Client):
                 self._unsubscribes = self._in_group = False
                 self._inner.unsubscribe()
             left_ms = self._left(deadline_ms)
-            if not self._in_group and not self._places:
+            if not self._in_group and not self._progress:
                 self._program.sleep(left_ms)
                 return None
             step_ms = min(left_ms, EOF_STEP_MS) if self._shows_ends else left_ms
@@ -294,7 +301,7 @@ class Consumer(Client):
             try:
                 records = self._inner.poll(step_ms)
             except errors.WakeupError:
-                if self._wanted:
+                if self._queued_calls:
                     self._give_way()
             except errors.KafkaError as error:
                 self._errors += self._messages_of(error)
@@ -316,7 +323,7 @@ class Consumer(Client):
                 return None
 
     def _messages_of(self, error: errors.KafkaError) -> list[Message]:
-        """Return the messages of an error: one for each partition that cannot be read on."""
+        """Return the messages of an error: one for each partition that it ends."""
         failed = translated(error)
         if failed != CODE._AUTO_OFFSET_RESET:
             return [Message(error=failed)]
@@ -335,7 +342,7 @@ class Consumer(Client):
     def _returned(self, record: ConsumerRecord) -> Message:
         topic, number, offset, at_ms, key, value = record
         self._last = topic, number, offset
-        place = self._places.get((topic, number))
+        place = self._progress.get((topic, number))
         if place is not None:
             place.position = offset + 1
             if self._stores:
@@ -344,13 +351,13 @@ class Consumer(Client):
         return Message(topic, number, offset, bytes_of(key), bytes_of(value), timestamp=timestamp)
 
     def _own_error(self) -> Message | None:
-        """Return an error that waits, that of a late poll, or of a topic that does not exist."""
+        """Return an earlier error, that of a late poll, or of an unknown topic."""
         if self._errors:
             return self._errors.pop(0)
         late_ms = self._process.now_ms - self._polled_ms
-        if self._in_group and self._places and late_ms >= self._most_ms:
+        if self._in_group and self._progress and late_ms >= self._max_poll_interval_ms:
             self._polled_ms = self._process.now_ms
-            reason = f"Application maximum poll interval ({self._most_ms}ms) exceeded"
+            reason = f"Application maximum poll interval ({self._max_poll_interval_ms}ms) exceeded"
             return Message(error=KafkaError(CODE._MAX_POLL_EXCEEDED, reason))
         known = self._program.cluster._topics
         for topic in self._topics:
@@ -361,8 +368,8 @@ class Consumer(Client):
         return None
 
     def _end(self) -> Message | None:
-        """Return the end of a partition that has been reached."""
-        for place, of in self._places.items():
+        """Return the end of a partition that the position has reached."""
+        for place, of in self._progress.items():
             if self._inner.current_lag(place) == 0:
                 at = self._inner.position(place)
                 if of.ended_at != at:
@@ -389,8 +396,8 @@ class Consumer(Client):
         else:
             raise failure(CODE._INVALID_ARG)
 
-    def _assigned(self, partition: TopicPartition) -> _Place:
-        place = self._places.get(partition._place)
+    def _assigned(self, partition: TopicPartition) -> _Progress:
+        place = self._progress.get(partition._place)
         if place is None:
             known = partition.topic in self._known
             raise failure(CODE._STATE if known else CODE._UNKNOWN_PARTITION)
@@ -399,25 +406,25 @@ class Consumer(Client):
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Return no messages of these partitions."""
         with self._call():
-            chosen = [tp._place for tp in partitions if tp._place in self._places]
-            self._paused.update(chosen)
+            chosen = {tp._place for tp in partitions} & self._progress.keys()
+            self._paused |= chosen
             self._inner.pause(chosen)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Return messages of these partitions again."""
         with self._call():
-            chosen = [tp._place for tp in partitions if tp._place in self._places]
-            self._paused.difference_update(chosen)
+            chosen = {tp._place for tp in partitions} & self._progress.keys()
+            self._paused -= chosen
             self._inner.resume(chosen)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the offsets after the last returned messages."""
         with self._call():
-            return [self._with(tp, "position") for tp in partitions]
-
-    def _with(self, tp: TopicPartition, what: str) -> TopicPartition:
-        of = self._places.get(tp._place)
-        return TopicPartition(*tp._place, OFFSET_INVALID if of is None else getattr(of, what))
+            found = [(tp._place, self._progress.get(tp._place)) for tp in partitions]
+            return [
+                TopicPartition(*place, OFFSET_INVALID if of is None else of.position)
+                for place, of in found
+            ]
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
@@ -432,7 +439,7 @@ class Consumer(Client):
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """Return the first offset of each partition not before a time, which is in ``offset``."""
+        """Return the first offset of each partition at or after the time in its ``offset``."""
         with self._call():
             times = {tp._place: tp.offset for tp in partitions}
             found = self._inner.offsets_for_times(times, self._left(self._deadline(timeout)))
@@ -444,14 +451,14 @@ class Consumer(Client):
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Store the offset after a message, or offsets: what a commit commits by default."""
+        """Store the offset after a message, or offsets, for the next commit."""
         with self._call():
             chosen = self._offsets(message, offsets)
             if chosen is None:
                 raise ValueError("expected either message or offsets")
             if self._stores:
                 raise failure(CODE._INVALID_ARG)
-            assigned = [tp for tp in chosen if tp._place in self._places]
+            assigned = [tp for tp in chosen if tp._place in self._progress]
             for tp in assigned or chosen[:1]:  # it is refused if none of them is assigned
                 place = self._assigned(tp)
                 place.stored, place.metadata = tp.offset, tp.metadata
@@ -471,11 +478,11 @@ class Consumer(Client):
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit the offset after a message, offsets, or by default what is stored."""
+        """Commit the offset after a message, offsets, or by default the stored ones."""
         with self._call():
             chosen = self._offsets(message, offsets)
             if chosen is None:
-                chosen = self._stored(self._places)
+                chosen = self._stored(self._progress)
             ready = offsets_of(chosen)
             if asynchronous:
                 self._commit_async(chosen, ready)
@@ -490,10 +497,10 @@ class Consumer(Client):
     def _stored(
         self, places: Iterable[tuple[str, int]], *, again: bool = False
     ) -> list[TopicPartition]:
-        """Return the stored offsets; one that is committed already only ``again``."""
+        """Return the stored offsets; ``again``: committed ones, too."""
         found = []
         for place in places:
-            tp, of = TopicPartition(*place), self._places.get(place)
+            tp, of = TopicPartition(*place), self._progress.get(place)
             before = self._commits.get(place, OFFSET_INVALID)
             if of is not None and (again or of.stored > before):
                 tp.offset, tp.metadata = of.stored, of.metadata
@@ -524,20 +531,20 @@ class Consumer(Client):
         """Let the next poll call ``on_commit``."""
         call = self._on_commit
         if call is not None:
-            self._waiting.append(lambda: call(error, chosen))
+            self._callbacks.append(lambda: call(error, chosen))
             self._inner.wakeup()
 
     def _commit_when_due(self) -> None:
         if not self._closed:
-            self._process.call_later(self._commit_ms, self._commit_when_due)
-            chosen = self._stored(self._places)
+            self._process.call_later(self._commit_interval_ms, self._commit_when_due)
+            chosen = self._stored(self._progress)
             ready = offsets_of(chosen)
             if ready:
                 with suppress(errors.KafkaError):
                     self._commit_async(chosen, ready)
 
     def _commit_stored(self, places: Iterable[tuple[str, int]]) -> None:
-        """Commit what is stored of partitions that are given up, and wait for it."""
+        """Commit the stored offsets of revoked partitions, and wait for the response."""
         chosen = self._stored(places, again=True)
         ready = offsets_of(chosen)
         if ready:
@@ -555,25 +562,18 @@ class Consumer(Client):
         with self._call():
             wait_ms = self._left(self._deadline(timeout))
             found = self._inner.committed([tp._place for tp in partitions], wait_ms)
-            ready: dict[Any, Any] = {tuple(tp): at for tp, at in found.items()}
-            return [
-                TopicPartition(*tp._place)
-                if ready[tp._place] is None
-                else TopicPartition(
-                    *tp._place, ready[tp._place].offset, ready[tp._place].metadata or None
-                )
-                for tp in partitions
-            ]
+            ready = {tuple(tp): at and (at.offset, at.metadata or None) for tp, at in found.items()}
+            return [TopicPartition(*tp._place, *(ready[tp._place] or ())) for tp in partitions]
 
     # The rest
 
     def consumer_group_metadata(self) -> Any:
-        """Return who it is, for a transactional producer."""
+        """Return the group, generation and member id for a transactional producer."""
         with self._call():
             return self._inner.group_metadata()
 
     def memberid(self) -> str:
-        """Return its member id."""
+        """Return the member id."""
         with self._call():
             return self._inner.group_metadata().member_id
 
@@ -590,19 +590,3 @@ class Consumer(Client):
         failed, self._failure = self._failure, None
         if failed is not None:
             raise failed
-
-
-class _Rebalances:
-    """The rebalance listener of the simulated consumer."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-
-    def on_partitions_assigned(self, partitions: list[Any]) -> None:
-        self._consumer._rebalanced("on_assign", [tuple(tp) for tp in partitions])
-
-    def on_partitions_revoked(self, partitions: list[Any]) -> None:
-        self._consumer._rebalanced("on_revoke", [tuple(tp) for tp in partitions])
-
-    def on_partitions_lost(self, partitions: list[Any]) -> None:
-        self._consumer._rebalanced("on_lost", [tuple(tp) for tp in partitions])

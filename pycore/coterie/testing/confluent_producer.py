@@ -18,7 +18,7 @@ from coterie.testing.confluent_types import (
     translated,
 )
 
-_OF_PRODUCERS = (
+_SETTINGS = (
     *("transactional.id", "transaction.timeout.ms", "client.id"),
     *("retry.backoff.ms", "retry.backoff.max.ms"),
 )
@@ -28,10 +28,10 @@ class Producer(Client):
     """A producer of librdkafka."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        given: dict[str, Any] = {"client.id": "rdkafka", **merged(args, named, _OF_PRODUCERS)}
+        given: dict[str, Any] = {"client.id": "rdkafka", **merged(args, named, _SETTINGS)}
         super().__init__(str(given["client.id"]))
         self._on_delivery = given.get("on_delivery")
-        chosen = {name: given[name] for name in _OF_PRODUCERS if name in given}
+        chosen = {name: given[name] for name in _SETTINGS if name in given}
         chosen["delivery.timeout.ms"] = int(
             given.get("delivery.timeout.ms", given.get("message.timeout.ms", 300_000))
         )
@@ -66,7 +66,7 @@ class Producer(Client):
                 failed = None if error is None else translated(error)
                 stamp = TIMESTAMP_CREATE_TIME, self._process.now_ms
                 message = Message(topic, number, offset, name, content, headers, failed, stamp)
-                self._waiting.append(lambda: self._reported(call, failed, message))
+                self._callbacks.append(lambda: self._reported(call, failed, message))
 
             number = None if partition < 0 else partition
             try:
@@ -80,15 +80,15 @@ class Producer(Client):
             call(error, message)
 
     def poll(self, timeout: float = -1) -> int:
-        """Run the callbacks of messages that are written; wait for the first one so long."""
+        """Run the callbacks of written messages; wait for the first one up to ``timeout``."""
         with self._call():
             deadline_ms = self._deadline(timeout)
-            while not self._waiting and self._length and self._left(deadline_ms):
+            while not self._callbacks and self._length and self._left(deadline_ms):
                 self._inner._network.wait(deadline_ms)
             return self._serve()
 
     def flush(self, timeout: float = -1) -> int:
-        """Wait until all messages are written or have failed; return how many are left."""
+        """Wait until all messages are written or have failed; return the count of the rest."""
         with self._call():
             self._flush(self._deadline(timeout))
             return self._length
@@ -98,7 +98,7 @@ class Producer(Client):
         self._serve()
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Fail the messages that no request has taken yet."""
+        """Fail the messages of no request yet."""
         with self._call():
             dropped, self._inner._waiting = self._inner._waiting, []
             for one in dropped:
@@ -107,7 +107,7 @@ class Producer(Client):
     # Transactions
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """Get an epoch, which fences older producers."""
+        """Get an epoch; it fences older producers."""
         self._within(timeout, self._inner.init_transactions)
 
     def begin_transaction(self) -> None:
@@ -124,11 +124,11 @@ class Producer(Client):
         )
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Write what is left, and commit."""
+        """Write the messages that wait, and commit."""
         self._within(timeout, self._inner.commit_transaction)
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Abort."""
+        """Abort the transaction."""
         self._within(timeout, self._inner.abort_transaction)
 
     def _within(self, timeout: float, call: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Applications on virtual time: what runs where, and how a signal reaches it."""
+"""Applications on virtual time: their threads, their clients, and signals to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Program:
     Parameters
     ----------
     cluster : Cluster
-        What its clients connect to.
+        The cluster of its clients.
     process : Process
         Its main thread.
     settings : mapping
@@ -31,9 +31,9 @@ class Program:
     Attributes
     ----------
     handlers : dict
-        The handler of each signal that it has set.
+        Its handler of each signal.
     consumer
-        The consumer that it has made last, or None.
+        Its last consumer, or None.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Program:
         self._waiting: Future | None = None
 
     def enter(self) -> Any:
-        """Become what runs; return a token for :meth:`leave`."""
+        """Become the present program; return a token for :meth:`leave`."""
         return _here.set((self, self.process))
 
     @staticmethod
     def leave(token: Any) -> None:
-        """Become nothing again."""
+        """Restore the program before :meth:`enter`."""
         _here.reset(token)
 
     def new_process(self, name: str) -> Process:
-        """Return another process of the application, which pauses and dies with it."""
+        """Return another process of the application; it pauses and dies with it."""
         process = Process(self.cluster.schedule, name)
         process.paused = self.process.paused
         self.others = [one for one in self.others if one.alive]
@@ -84,11 +84,11 @@ class Program:
         return future
 
     def made(self, consumer: Any) -> None:
-        """Take note of the consumer that it has made, or None: it has closed it."""
+        """Take note of a new consumer; None: it is closed."""
         self.consumer = consumer
 
     def died(self, error: Exception) -> None:
-        """Report a thread that has died, as ``threading`` does."""
+        """Print the exception of a thread, as ``threading`` does."""
         traceback.print_exception(error)
 
     # Waits
@@ -110,7 +110,7 @@ class Program:
                 break
 
     def interrupt(self) -> None:
-        """Send SIGTERM, or SIGINT if only this has a handler, as whoever stops a service does."""
+        """Send SIGTERM, or SIGINT if only this has a handler."""
         self._signalled = True
         if self._waiting is not None:
             self._waiting.set()
@@ -118,7 +118,7 @@ class Program:
             self.consumer._wake()
 
     def handle_signal(self) -> None:
-        """Call the handler of a signal that has come, or raise KeyboardInterrupt."""
+        """Call the handler of a pending signal, or raise KeyboardInterrupt."""
         if not self._signalled or current()[1] is not self.process:
             return
         self._signalled = False
@@ -131,7 +131,7 @@ class Program:
 
 
 def current() -> tuple[Program, Process]:
-    """Return the application that runs and the process of its thread."""
+    """Return the present application and the process of the present thread."""
     found = _here.get()
     if found is None:
         raise CoterieError("this is for applications within virtual_clients or a history")

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any
 
 from coterie._core.structures.schedule import Future
@@ -27,11 +28,12 @@ MODULES = {  # name -> what stands in for it
 
 @contextmanager
 def virtual_clients(cluster: Cluster) -> Iterator[None]:
-    """Let applications run against a cluster, on virtual time, as they are.
+    """Run applications unchanged against a cluster, on virtual time.
 
     Within, ``import confluent_kafka`` gives :mod:`coterie.testing.confluent`, whether or not
-    confluent-kafka is installed, and names that were imported before are its, too; ``time.sleep``
-    and the clocks of ``time`` are virtual, and so are the threads that the application starts.
+    confluent-kafka is installed, also in modules with an earlier import; ``time.sleep``, the clocks
+    of ``time``, and threads of the application are virtual. Afterwards a module that was first
+    imported within, and uses a client, is imported anew.
 
     Parameters
     ----------
@@ -52,24 +54,25 @@ def virtual_clients(cluster: Cluster) -> Iterator[None]:
 
 
 def end(program: Program) -> None:
-    """Kill what is left of a program."""
+    """Kill the threads and clients of a program."""
     processes = [program.process, *program.others]
     for one in processes:
-        one.alive = False  # first: what they do when they end must not wait
+        one.alive = False  # first: their cleanup must not wait
     for one in processes:
         one.kill()
 
 
 @contextmanager
 def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
-    """Replace the modules and functions that applications use; programs alone see a difference.
+    """Replace modules and functions of applications; only programs see a difference.
 
     ``spaces``: globals besides those of the loaded modules.
     """
     changes: list[Replacement] = []
     bound: list[tuple[dict[str, Any], str, Any]] = []
     modules = {name: sys.modules.get(name) for name in MODULES}
-    others: dict[int, Any] = {}  # what stands in for an object, by the identity of this
+    loaded = set(sys.modules)
+    others: dict[int, Any] = {}  # the stand-in of each object, by its identity
     try:
         for name, ours in MODULES.items():
             module = importlib.import_module(ours)
@@ -100,6 +103,32 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = before
+        _forget({name: space for name, space in _spaces() if name not in loaded})
+
+
+def _forget(spaces: dict[str, dict[str, Any]]) -> None:
+    """Let modules be imported anew that use the clients, or others of these modules that do."""
+    clients = [sys.modules[name] for name in MODULES.values()]
+    stale = {_origin(getattr(client, name)) for client in clients for name in client.__all__}
+    stale = (stale | {client.__name__ for client in clients}) - {None}
+    while found := {
+        name
+        for name, space in spaces.items()
+        if name not in stale and any(_origin(value) in stale for value in space.values())
+    }:
+        stale |= found
+    for name in stale & spaces.keys():
+        package, _, module = name.rpartition(".")
+        if package in sys.modules:
+            vars(sys.modules[package]).pop(module, None)
+        del sys.modules[name]
+
+
+def _origin(value: Any) -> Any:
+    """Return the module of a class or function, or the name of a module."""
+    if issubclass(type(value), ModuleType):
+        return value.__name__
+    return value.__module__ if issubclass(type(value), type | FunctionType) else None
 
 
 _NOT_APPLICATIONS = ("coterie", "confluent_kafka", "_pytest", "pytest", "hypothesis", "greenlet")
@@ -108,28 +137,28 @@ _NOT_APPLICATIONS = ("coterie", "confluent_kafka", "_pytest", "pytest", "hypothe
 def _bound(
     others: dict[int, Any], spaces: tuple[dict[str, Any], ...]
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the names that applications have bound to an object with a stand-in."""
-    for space in (*_spaces(), *spaces):
+    """Yield the global names of applications that refer to an object with a stand-in."""
+    for space in (*(space for _, space in _spaces()), *spaces):
         for name, value in list(space.items()):
             if id(value) in others:
                 yield space, name
 
 
-def _spaces() -> Iterator[dict[str, Any]]:
-    """Yield the globals of the loaded modules that may belong to an application."""
+def _spaces() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the names and globals of the loaded modules that may belong to an application."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _NOT_APPLICATIONS or name in sys.stdlib_module_names:
             continue
         space = getattr(module, "__dict__", None)
         if isinstance(space, dict):
-            yield space
+            yield name, space
 
 
 Replacement = tuple[Any, str, Any]  # owner, name and stand-in
 
 
 def _clocks() -> list[Replacement]:
-    """Return the functions of time and of signals; without a program each is the real one."""
+    """Return the functions of time and of signals; outside of programs each is the real one."""
     sleep, install = time.sleep, signal.signal
 
     def virtual_sleep(seconds: float) -> None:
@@ -167,7 +196,7 @@ def _clocks() -> list[Replacement]:
 
 
 def _threads() -> list[Replacement]:
-    """Return the methods of threads, and the locks, which wait in virtual time."""
+    """Return the methods of threads and the locks; they wait in virtual time."""
     thread, lock, rlock = threading.Thread, threading.Lock, threading.RLock
     begin, join, is_alive = thread.start, thread.join, thread.is_alive
 
@@ -206,7 +235,7 @@ def _threads() -> list[Replacement]:
 
 
 class _Lock:
-    """A lock of virtual threads: who waits for it lets the clock run."""
+    """A lock of virtual threads; a wait for it lets the clock run."""
 
     def __init__(self, *, again: bool = False) -> None:
         self._again, self._owner, self._count = again, None, 0

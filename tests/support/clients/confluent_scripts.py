@@ -488,6 +488,30 @@ def values(world):
     one.close()
 
 
+OF_CONNECTIONS = {
+    **{"security.protocol": "plaintext", "socket.timeout.ms": 60_000, "log_level": 3},
+    **{
+        "reconnect.backoff.ms": 100,
+        "reconnect.backoff.max.ms": 10_000,
+        "metadata.max.age.ms": 9000,
+    },
+    **{"socket.connection.setup.timeout.ms": 5000, "topic.metadata.propagation.max.ms": 3000},
+    **{"topic.metadata.refresh.fast.interval.ms": 250, "broker.address.ttl": 1000},
+    **{"statistics.interval.ms": 0, "error_cb": print, "stats_cb": print},
+}
+
+
+def settings_of_a_deployed_application(world):
+    """What belongs to connections and batches has no effect on virtual time, but is known."""
+    chosen = OF_CONNECTIONS | {"bootstrap.servers": world.servers}
+    of_consumers = {"fetch.error.backoff.ms": 500, "coordinator.query.interval.ms": 1000}
+    one = world.module.Consumer(chosen | of_consumers | {"group.id": "g"})
+    world.note("consumer", one.assignment())
+    one.close()
+    of_producers = {"linger.ms": 5, "request.timeout.ms": 3000, "partitioner": "murmur2"}
+    world.note("producer", len(world.module.Producer(chosen | of_producers)))
+
+
 SCRIPTS = {
     script.__name__: script
     for script in (
@@ -495,5 +519,6 @@ SCRIPTS = {
         a_join_in_the_background, offsets_in_on_assign, assignments_of_the_wrong_kind,
         a_callback_that_raises, assigned_partitions, refused_commits, a_pause_over_a_rebalance,
         commits_in_callbacks, no_offset, unknown_topic, late_poll, deliveries, transactions, values,
+        settings_of_a_deployed_application,
     )
 }  # fmt: skip

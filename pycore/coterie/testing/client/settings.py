@@ -57,10 +57,11 @@ _PRODUCER_WITHOUT_EFFECT = {
     *("max.in.flight.requests.per.connection", "retries", "partitioner.class"),
     *("security.protocol", "client.dns.lookup", "metadata.max.age.ms"),
 }
-_STRATEGY = "partition.assignment.strategy"
+STRATEGY = "partition.assignment.strategy"
+CLASSIC_ONLY = (STRATEGY, "heartbeat.interval.ms", "session.timeout.ms")
 _OF_OTHERS = {  # what a group protocol refuses
     "classic": ("group.remote.assignor",),
-    "consumer": (_STRATEGY, "heartbeat.interval.ms", "session.timeout.ms"),
+    "consumer": CLASSIC_ONLY,
 }
 Settings = dict[str, Any]
 
@@ -70,7 +71,7 @@ def consumer_settings(given: Mapping[str, Any]) -> Settings:
     settings: Settings = {name: default for name, (default, _, _) in _NUMBERS.items()}
     settings |= _BOOLEANS | dict.fromkeys(_TEXTS)
     settings |= {name: choices[0] for name, choices in _CHOICES.items()}
-    settings[_STRATEGY] = ["range", "cooperative-sticky"]
+    settings[STRATEGY] = ["range", "cooperative-sticky"]
     _take(given, settings, _NUMBERS, _WITHOUT_EFFECT, "a consumer")
     protocol = settings["group.protocol"]
     for name in _OF_OTHERS[protocol]:
@@ -132,7 +133,7 @@ def _checked(name: str, value: Any, numbers: Mapping[str, tuple[int, int, int]])
                     f"{name} must be one of {', '.join(_CHOICES[name])}, not {shown(value)}"
                 )
             return choice
-        if name == _STRATEGY:
+        if name == STRATEGY:
             return _strategy(value)
         if value is not None and not text(value, name) and name != "client.rack":
             raise ConfigError(f"{name} must not be empty")
@@ -152,13 +153,13 @@ def _strategy(value: Any) -> list[str]:
     names = (
         [name.strip() for name in value.split(",")]
         if isinstance(value, str)
-        else sequence(value, _STRATEGY)
+        else sequence(value, STRATEGY)
     )
-    chosen = [_ASSIGNORS.get(text(name, _STRATEGY), name) for name in names]
+    chosen = [_ASSIGNORS.get(text(name, STRATEGY), name) for name in names]
     for name in chosen:
         if name not in _ASSIGNORS.values():
             known = ", ".join(_ASSIGNORS.values())
-            raise ConfigError(f"{_STRATEGY}: {shown(name)} is not known; known are {known}")
+            raise ConfigError(f"{STRATEGY}: {shown(name)} is not known; known are {known}")
     if not chosen or len(set(chosen)) < len(chosen):
-        raise ConfigError(f"{_STRATEGY} must name assignors, each once, not {shown(value)}")
+        raise ConfigError(f"{STRATEGY} must name assignors, each once, not {shown(value)}")
     return chosen
