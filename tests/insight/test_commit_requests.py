@@ -20,8 +20,8 @@ NOBODY_KNOWS = "the log does not tell whether the group had members"
 def request(number, *, back=1, forward=0, first=0, producer=False, time=None):
     """A request by the number of its first record; a later segment begins at position 0 again."""
     time = T0 + number if time is None else time
-    return CommitRequest(back, forward, first, 7, "t-0 9 to 5", producer, time, 100 + number, "f",
-                         1000 - number)  # fmt: skip
+    places, place = "t-0 9 to 5", (100 + number, "f", 1000 - number)
+    return CommitRequest(back, 0, forward, first, 7, places, producer, time, *place)
 
 
 @pytest.mark.parametrize(
