@@ -1,11 +1,16 @@
 """Records of consumer groups that no coordinator wrote end a load with an error, not a crash."""
 
+import base64
+import json
+
 import pytest
 
-from coterie import Batch, CorruptData, GroupCoordinator
+from coterie import Batch, CorruptData, GroupCoordinator, run_trace
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie._core.coordinator.consumer.group import ReplayedGroup
 from coterie.messages import decode_key
+from support.consumer_groups import coordinator as model
+from support.consumer_groups import golden
 from support.coordinator.caller_log import Log
 
 A = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -204,6 +209,34 @@ def test_a_member_record_fails_the_load_if_a_later_owner_took_over(behaviour, re
     error = loaded(*records, behaviour=behaviour).load_error
     assert (error is not None) == fails
     assert error is None or "partition 1 of a topic has two owners" in error
+
+
+EPOCHS = (record(GROUP_EPOCH, epoch=5), record(TARGET_EPOCH, assignmentEpoch=5))
+WRITES = ({}, {"subscribed_topic_names": ["t", "u"]}, {"member_epoch": -2, "instance_id": "i"})
+
+
+@pytest.mark.parametrize("behaviour", RELEASES[1:])
+def test_a_record_that_would_fail_the_next_load_is_refused_before_it_is_written(behaviour):
+    """CoordinatorRuntime.append replays each record first, and takes back what one that throws did.
+
+    The slow model of the tests answers the same.
+    """
+    topics = [{"topic": name, "topic_id": name * 21 + "A", "partitions": 1} for name in "tu"]
+    trace = [{"format": "coterie-trace", "version": 2, "name": "two owners", "topics": topics,
+              "config": {"coterie.behaviour": behaviour}}]  # fmt: skip
+    for key, value in (*OWNED, *TAKEN, *EPOCHS):
+        texts = [base64.b64encode(each).decode() for each in (key, value)]
+        trace.append({"op": "append_raw", "key": texts[0], "value": texts[1]})
+    trace.append({"op": "failover"})
+    beat = {"op": "consumer_group_heartbeat", "group_id": "g", "member_id": "m", "member_epoch": 3}
+    trace += [beat | fields for fields in WRITES]
+    trace += [beat | {"member_id": "n", "member_epoch": 5}, {"op": "failover"}, beat]
+    trace += [beat | {"member_epoch": -1}, beat | {"member_id": "n", "member_epoch": 5}]
+    lines = [json.dumps(event | {"id": n, "at": n}) for n, event in enumerate(trace)]
+    played = list(run_trace(lines))
+    errors = [event["error"] for event in played if event.get("op") == beat["op"]]
+    assert errors == ["UNKNOWN_SERVER_ERROR"] * 3 + ["NONE", "UNKNOWN_SERVER_ERROR", "NONE", "NONE"]
+    assert golden.by_kind(played) == golden.by_kind(model.run(lines))
 
 
 HAS = (member("m", instanceId="i"), owns("m", 3, []))

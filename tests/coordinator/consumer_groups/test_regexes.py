@@ -4,6 +4,8 @@ import random
 
 import pytest
 
+from coterie import Batch, GroupCoordinator
+from coterie._core.codec.schema import encode_key, encode_value
 from coterie._core.coordinator.consumer.values import matching
 
 re2 = pytest.importorskip("re2")
@@ -24,3 +26,49 @@ def test_expressions_that_need_more_memory_than_a_set_has_match_alone():
     names = ["ab" * 120, "x7" + "ab" * 99]
     expected = {regex: [name for name in names if re2.fullmatch(regex, name)] for regex in regexes}
     assert matching(regexes, names) == expected
+
+
+# Changes of a TimelineHashMap of Kafka 4.4.0, and the change that put what its iterator gives
+# first: "c" puts expression 2 of EXPRESSIONS, "C" removes it.
+EXPRESSIONS = ("t|u", "[uv]", ".*", "orders.*", "foo-.*", "[a-m].*", "x-\\d+", "\u00e9",
+               "\U0001f600.", "ba.", "b.*", "bar", "fo+", "nothing", "a|ab")  # fmt: skip
+FIRST_OF_MAP = [
+    ("ba", 1), ("bAa", 2), ("lgLkgab", 3), ("BdffecIijfH", 8), ("KemfLjeCfgid", 5),
+    ("AfHgaIkhehf", 9), ("dGbFjCchcAefh", 11), ("faebgFdedgdGEeDg", 13),
+    ("FdeecGbhdfdAhhbEdbd", 9), ("mOcllGhkmJMNDjhggMh", 13), ("faeJHcbggibbcBaiFchHgc", 21),
+    ("jeGgfgbHCGfeEmaeeaCjEHB", 10),
+]  # fmt: skip
+PAUSE_MS = 10_000
+
+
+def resolves(changes, now_ms):
+    """Whether a heartbeat resolves anew, after a load of changes that are 20 seconds apart."""
+
+    def row(version, value, **name):
+        key = encode_key({"version": version, "data": {"groupId": "g", **name}})
+        return key, value and encode_value(version, {"version": 0, "data": value})
+
+    fields = {"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h",
+              "subscribedTopicNames": [], "subscribedTopicRegex": "never", "rebalanceTimeoutMs": 7,
+              "serverAssignor": None}  # fmt: skip
+    current = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": [],
+               "partitionsPendingRevocation": []}  # fmt: skip
+    records = [row(5, fields, memberId="m"), row(3, {"epoch": 1}), row(6, {"assignmentEpoch": 1}),
+               row(8, current, memberId="m")]  # fmt: skip
+    for n, change in enumerate(changes):
+        value = {"topics": [], "version": 0, "timestamp": 2 * PAUSE_MS * n}
+        name = EXPRESSIONS[ord(change.lower()) - ord("a")]
+        records.append(row(16, value if change.islower() else None, regularExpression=name))
+    interval = {"group.consumer.regex.refresh.interval.ms": PAUSE_MS}
+    coordinator = GroupCoordinator(interval | {"coterie.behaviour": "4.4"}, now_ms=now_ms,
+                                   log=[Batch(0, records=records)])  # fmt: skip
+    coordinator.consumer_group_heartbeat("g", "m", 1, client_id="c", client_host="/h")
+    return any(key[:2] == b"\0\x10" for batch in coordinator.log[1:] for key, _ in batch.records)
+
+
+@pytest.mark.parametrize(("changes", "first"), FIRST_OF_MAP)
+def test_the_first_expression_of_kafkas_map_says_when_all_were_resolved(changes, first):
+    """ConsumerGroup.lastResolvedRegularExpressionRefreshTimeMs."""
+    at_ms = 2 * PAUSE_MS * first
+    assert not resolves(changes, at_ms + PAUSE_MS)
+    assert resolves(changes, at_ms + PAUSE_MS + 1)

@@ -41,6 +41,47 @@ class Resolved:
     at_ms: int
 
 
+class HashTable(dict):
+    """A dict that also has its keys as Kafka's tables have them: BaseHashTable.java."""
+
+    def __init__(self):
+        super().__init__()
+        self.slots = [[], []]
+
+    def __deepcopy__(self, memo):
+        made = HashTable()
+        made.slots = [list(slot) for slot in self.slots]
+        made.update(self)
+        return made
+
+    def slot(self, key):
+        units = utf16(key)
+        code = 0
+        for high, low in zip(units[::2], units[1::2], strict=True):
+            code = (31 * code + 256 * high + low) % 2**32
+        code -= 2**32 * (code >= 2**31)
+        return code * -7046029254386353131 % 2**64 * len(self.slots) // 2**64
+
+    def __setitem__(self, key, value):
+        if (len(self) + 1) * 0.75 > len(self.slots):
+            keys = [key for slot in self.slots for key in slot]
+            self.slots = [[] for _ in range(2 * len(self.slots))]
+            for each in keys:
+                self.slots[self.slot(each)].append(each)
+        if key not in self:
+            self.slots[self.slot(key)].append(key)
+        super().__setitem__(key, value)
+
+    def pop(self, key, default=None):
+        if key in self:
+            self.slots[self.slot(key)].remove(key)
+        return super().pop(key, default)
+
+    def first(self):
+        """The value that an iterator of Kafka's finds first, or None."""
+        return next((self[slot[-1]] for slot in self.slots if slot), None)
+
+
 @dataclass
 class Group:
     id: str
@@ -52,7 +93,7 @@ class Group:
     target: dict = field(default_factory=dict)
     members: dict = field(default_factory=dict)
     instances: dict = field(default_factory=dict)
-    resolved: dict = field(default_factory=dict)
+    resolved: HashTable = field(default_factory=HashTable)
     has_partition_metadata: bool = False
     homogeneous: bool = True
     owners: dict = field(default_factory=dict)  # (topic id, partition) -> epoch of its owner

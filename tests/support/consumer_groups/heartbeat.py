@@ -449,7 +449,7 @@ class Heartbeats(Model):
             return bump
         if group.id in self.resolving:
             return bump
-        last = next(iter(group.resolved.values()), None)
+        last = group.resolved.first()
         if last is not None and self.now <= last.at_ms + REGEX_PAUSE_MS:
             return bump
         regexes = {regex for regex in (*others, new.regex) if regex}

@@ -16,6 +16,7 @@ from .groups import (
 )  # fmt: skip
 from .image import Image, group_hash
 from .records import utf16
+from .replay import Broken
 
 MAX_INT = 2147483647
 DEFAULTS = {
@@ -130,7 +131,11 @@ class Model:
         after = copy.deepcopy(self.state)
         for record in made:  # what is forgotten stays so, whatever comes of the write
             read = self.read_topics(after)
-            record.apply(after)
+            try:
+                record.apply(after)
+            except Broken:
+                self.state = self.last
+                return "UNKNOWN_SERVER_ERROR"
             for name in read - self.read_topics(after):
                 self.hashes.pop(name, None)
         if self.failures:

@@ -20,7 +20,8 @@ cdef class TopicUse:
 
 # ``uses``: TopicId -> TopicUse, of a group
 cdef int count_targets(dict uses, Assignment target, int by) except -1
-cdef int32_t own(dict uses, Assignment assignment, int32_t epoch, bint by_epoch) except -2
+cdef int32_t own(dict uses, Assignment assignment, int32_t epoch, bint by_epoch,
+                 bint* taken_over) except -2
 cdef int release(dict uses, Assignment assignment, int32_t epoch, bint by_epoch) except -1
 cdef dict copied_uses(dict uses)
 

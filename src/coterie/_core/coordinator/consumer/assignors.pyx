@@ -74,10 +74,11 @@ cdef int count_targets(dict uses, Assignment target, int by) except -1:
         start = target.ends[n]
 
 
-cdef int32_t own(dict uses, Assignment assignment, int32_t epoch, bint by_epoch) except -2:
+cdef int32_t own(dict uses, Assignment assignment, int32_t epoch, bint by_epoch,
+                 bint* taken_over) except -2:
     """Make a member of this epoch the owner of partitions; one that has an owner already, or -1.
 
-    ``by_epoch``: an owner at an earlier epoch is no obstacle.
+    ``by_epoch``: an owner at an earlier epoch is no obstacle, but sets ``taken_over``.
     """
     cdef Py_ssize_t n
     cdef int32_t at, start = 0
@@ -87,8 +88,10 @@ cdef int32_t own(dict uses, Assignment assignment, int32_t epoch, bint by_epoch)
         use = use_of(uses, assignment, n)
         for at in range(start, assignment.ends[n]):
             owner = &use.partitions[assignment.partitions[at]].owner_epoch
-            if owner[0] != -1 and not (by_epoch and owner[0] < epoch):
-                return assignment.partitions[at]
+            if owner[0] != -1:
+                if not by_epoch or owner[0] >= epoch:
+                    return assignment.partitions[at]
+                taken_over[0] = True
             owner[0] = epoch
         start = assignment.ends[n]
     return -1

@@ -116,7 +116,7 @@ cdef class ConsumerGroup(Group):
     cdef list order                # of them, by member id
     cdef dict absent               # member id -> ConsumerMember that only has a target
     cdef readonly dict instances
-    cdef readonly dict resolved
+    cdef readonly dict resolved    # in the order of their first records
     cdef dict names_count          # Names -> members
     cdef dict regex_count          # regular expression -> members
     cdef dict topic_count          # topic name -> members and resolved expressions that have it
@@ -127,7 +127,9 @@ cdef class ConsumerGroup(Group):
     cdef Py_ssize_t classic_count  # members that speak the classic protocol
     cdef bint has_partition_metadata
     cdef bint homogeneous
+    cdef bint taken_over           # a partition, from an owner that may have it yet
     cdef int rules                 # of a Release
+    cdef int resolved_bits         # of the slots of Kafka's table of resolved expressions
     cdef int64_t refresh_ms        # the metadata refresh deadline: time and epoch
     cdef int32_t refresh_epoch
 
@@ -142,6 +144,7 @@ cdef class ConsumerGroup(Group):
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1
     cdef void count_stable(self, ConsumerMember member, int by) noexcept
     cdef int release_all(self, ConsumerMember member) except -1
+    cdef Resolved first_resolved(self)
     cdef int own_all(self, Assignment assignment, int32_t epoch) except -1
 
 cdef class Subscriptions:          # of all groups: which topics any of them reads

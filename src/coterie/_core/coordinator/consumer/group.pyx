@@ -6,10 +6,11 @@ Source: ConsumerGroup.java, GroupMetadataManager.java (replay).
 cimport cython
 from base64 import urlsafe_b64decode
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from coterie._core.codec.compression import java_hash
 from coterie._core.codec.cursor cimport coterie_be32, load_i32, store
 from coterie._core.codec.layout cimport Writing, put_i16, put_i32, put_i64, put_uvarint, reserve
 from coterie._core.codec.layout import decode_utf8
@@ -196,6 +197,7 @@ cdef class ConsumerGroup(Group):
         self.regex_count = self.assignor_count = NOTHING
         self.names_count, self.topic_count, self.uses = {}, {}, {}
         self.homogeneous = True
+        self.resolved_bits = 1
 
     cdef int state_number(self) except -1:
         cdef ConsumerMember member
@@ -351,8 +353,12 @@ cdef class ConsumerGroup(Group):
             count_targets(self.uses, member.target, 1)
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
-        cdef Resolved before = self.resolved.pop(record.name, None)
-        if not record.tombstone:
+        cdef Resolved before = self.resolved.get(record.name)
+        if record.tombstone:
+            self.resolved.pop(record.name, None)
+        else:
+            if 3 * (len(self.resolved) + 1) > 4 << self.resolved_bits:
+                self.resolved_bits += 1
             self.resolved = writable(self.resolved)
             self.resolved[record.name] = <Resolved?>record.value
             for name in (<Resolved>record.value).topics:
@@ -360,6 +366,23 @@ cdef class ConsumerGroup(Group):
         if before is not None:
             for name in before.topics:
                 self.count_topic(name, -1, subscriptions)
+
+    cdef Resolved first_resolved(self):
+        """The first value in Kafka's table of resolved expressions, or None.
+
+        Its slots are ordered by the upper bits of a product of the hash; in a slot, what was added
+        last is first. The table grows with the records that it takes, and never shrinks. Source:
+        BaseHashTable.java (findSlot, baseAddOrReplace), SnapshottableHashTable.java
+        (CurrentIterator).
+        """
+        cdef Resolved first = None
+        cdef uint64_t lowest = 0, slot
+        for regex, resolved in self.resolved.items():
+            slot = <uint64_t><int64_t><int32_t>java_hash(regex) * 0x9E3779B97F4A7C15ULL
+            slot >>= 64 - self.resolved_bits
+            if first is None or slot <= lowest:
+                first, lowest = <Resolved>resolved, slot
+        return first
 
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1:
         """Count what a member's record says: its names, expression, assignor and protocol."""
@@ -402,7 +425,8 @@ cdef class ConsumerGroup(Group):
         """Make a member of this epoch the owner of partitions."""
         cdef int32_t owned = -1
         if not self.rules & AS_RECORDED:
-            owned = own(self.uses, assignment, epoch, (self.rules & OWNERS_BY_EPOCH) != 0)
+            owned = own(self.uses, assignment, epoch, (self.rules & OWNERS_BY_EPOCH) != 0,
+                        &self.taken_over)
         if owned >= 0:
             raise CorruptData(f"group {self.group_id!r}: partition {owned} of a topic "
                               "has two owners")
@@ -816,7 +840,7 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     cdef ConsumerMember member, copied
     target.epoch, target.metadata_hash = source.epoch, source.metadata_hash
     target.target_epoch, target.target_ms = source.target_epoch, source.target_ms
-    target.rules = source.rules
+    target.rules, target.resolved_bits = source.rules, source.resolved_bits
     target.instances, target.resolved = dict(source.instances), dict(source.resolved)
     target.names_count, target.regex_count = dict(source.names_count), dict(source.regex_count)
     target.topic_count = dict(source.topic_count)
@@ -825,6 +849,7 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     target.uses = copied_uses(source.uses)
     target.classic_count, target.homogeneous = source.classic_count, source.homogeneous
     target.has_partition_metadata = source.has_partition_metadata
+    target.taken_over = source.taken_over
     target.members, target.absent = {}, {}
     target.order = []
     for member in source.order:

@@ -14,7 +14,7 @@ from coterie._core.coordinator.classic.protocol import read_group
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE,
     NON_EMPTY_GROUP, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT,
-    UNKNOWN_TOPIC_OR_PARTITION, write_error)
+    UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, write_error)
 from coterie._core.coordinator.consumer.group cimport (
     CLAMPED_CONFIG, CLASSIC_GROUP, CURRENT, GROUP_EPOCH, KAFKA_4_1, KAFKA_4_1_2,
     KAFKA_4_2, KAFKA_4_3, KAFKA_4_3_1, KAFKA_4_4, OFFSET, OTHER_GROUP, PARTITION_EPOCHS,
@@ -816,9 +816,12 @@ cdef int write_records(ConsumerProtocol protocol, str group_id, list records) ex
     protocol.touch(group_id)
     if protocol.successor is not None:
         return write_downgrade(protocol, batch)
+    if may_not_replay(protocol, group_id) and not try_records(protocol, group_id, records):
+        protocol.runtime.writes.wrote(group_id, UNKNOWN_SERVER_ERROR)
+        return UNKNOWN_SERVER_ERROR
     status = protocol.runtime.write(batch, &error, &position)
     if error != NONE:
-        forget_unread(protocol, group_id, records)
+        try_records(protocol, group_id, records)
         return error
     if status != FINISHED:
         write = begin_write(protocol, "consumer_group", batch, status, (group_id,))
@@ -826,25 +829,36 @@ cdef int write_records(ConsumerProtocol protocol, str group_id, list records) ex
     return NONE
 
 
-cdef int forget_unread(ConsumerProtocol protocol, str group_id, list records) except -1:
-    """Forget the hashes that a write would have, which failed.
+cdef bint may_not_replay(ConsumerProtocol protocol, str group_id) except -1:
+    """Whether records of a group may be refused: a load met two owners of a partition."""
+    cdef Group known = protocol.runtime.find(group_id)
+    return known is not None and known.group_type == CONSUMER and (
+        (<ConsumerGroup>known).taken_over)
 
-    Kafka replays records before it appends them. What they did is taken back, but for the cache of
-    topics' hashes.
+
+cdef bint try_records(ConsumerProtocol protocol, str group_id, list records) except -1:
+    """Replay records that are not written on a copy of their group; whether that is possible.
+
+    Kafka replays records before it appends them. What they did is taken back if one throws or the
+    append fails, but for the cache of topics' hashes. Source: CoordinatorRuntime.java (append).
     """
     cdef Group known = protocol.runtime.find(group_id)
     cdef ConsumerGroup tried
     cdef Record record
     if known is None or known.group_type != CONSUMER:
-        return 0
+        return True
     tried = new_group(group_id, protocol.rules)
     copy_state(<ConsumerGroup>known, tried)
     for record in records:
         names = set(tried.topic_count)
-        tried.apply(record, None)
+        try:
+            tried.apply(record, None)
+        except CorruptData:
+            return False
         for name in names.difference(tried.topic_count):
             if protocol.subscriptions.groups.get(name) == {group_id}:
                 protocol.image.forget_hash(name)
+    return True
 
 
 cdef Write begin_write(ConsumerProtocol protocol, str kind, Batch batch, AppendStatus status,

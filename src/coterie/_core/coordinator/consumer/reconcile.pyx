@@ -528,7 +528,7 @@ cdef bint regex_step(ConsumerProtocol protocol, ConsumerGroup group, MemberField
     """Resolve expressions where that is due; whether the group's epoch has to rise."""
     cdef bint bump = False, refresh = False
     cdef dict regexes = group.regex_count
-    cdef Resolved last = None
+    cdef Resolved last
     cdef int64_t now_ms = protocol.runtime.wheel.clock_ms
     if (had.regex or "") != (fields.regex or ""):
         regexes = dict(regexes)
@@ -549,9 +549,7 @@ cdef bint regex_step(ConsumerProtocol protocol, ConsumerGroup group, MemberField
             regexes[fields.regex] = regexes.get(fields.regex, 0) + 1
     if (not refresh and not group.regex_count) or group.group_id in protocol.resolving:
         return bump
-    for resolved in group.resolved.values():
-        last = <Resolved>resolved
-        break
+    last = group.first_resolved()
     if last is not None and now_ms <= last.at_ms + REGEX_PAUSE_MS:
         return bump
     if (len(regexes) != len(group.resolved)
