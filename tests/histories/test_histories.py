@@ -108,6 +108,52 @@ def test_an_application_that_never_processes_is_stuck():
     assert not outcome.lost
 
 
+def test_a_thread_that_has_ended_leaves_its_records_stuck_and_one_that_goes_on_does_not():
+    class GoesOn(Application):
+        def __init__(self, consumer, store):
+            super().__init__(consumer, store)
+            self.batches = []
+            run_in_thread(self.work_on)
+
+        def process(self, records):
+            self.batches.append(records)
+
+        def work_on(self):
+            while True:
+                sleep(50)
+                while self.batches:
+                    self.work(self.batches.pop(0))
+                    if self.ends():
+                        return
+
+        def ends(self):
+            return False
+
+    class Ends(GoesOn):
+        def ends(self):
+            return now_ms() > 30_000
+
+    history = History(members=1, topics={"orders": 1}, minutes=1)
+    assert not history.run(GoesOn).stuck
+    ((_, _, offset, end, _),) = history.run(Ends).stuck
+    assert (offset, end) == (3, 6)
+
+
+def test_a_batch_that_is_not_full_at_the_end_is_not_stuck():
+    class Batches(Application):
+        def process(self, records):
+            self.batch = [*getattr(self, "batch", []), records]
+            if sum(map(len, self.batch)) >= 5:
+                for each in self.batch:
+                    self.work(each)
+                self.batch = []
+                self.consumer.commit()
+
+    outcome = History(members=1, topics={"orders": 1}, minutes=1).run(Batches)
+    assert not outcome.stuck
+    assert not outcome.lost
+
+
 def test_records_are_lost_only_if_a_new_member_would_begin_after_them():
     class Collects(Application):
         def process(self, records):

@@ -1,6 +1,8 @@
 """Histories of programs for confluent-kafka: the loop of its README, and what goes wrong in it."""
 
+import queue
 import signal
+import threading
 import time
 
 import pytest
@@ -63,6 +65,25 @@ def test_the_corrected_loop_loses_nothing_in_any_history():
     for seed in range(12):
         outcome = random_history(seed, minutes=3).run(program=corrected)
         assert (outcome.lost, outcome.stuck) == ([], []), seed
+
+
+def test_a_program_whose_thread_has_died_is_stuck_though_its_consumer_is_at_the_end():
+    def main():
+        waiting = queue.Queue()
+
+        def work():
+            for consumer, message in iter(waiting.get, None):
+                if message.offset() == 3:
+                    raise ValueError
+                processed(message)
+                consumer.commit(message)
+
+        threading.Thread(target=work, daemon=True).start()
+        loop({"enable.auto.commit": False}, lambda *each: waiting.put(each))
+
+    outcome = History(members=1, topics={"records": 1}, minutes=2).run(program=main)
+    assert [item[:4] for item in outcome.stuck] == [("records", 0, 3, 12)]
+    assert "a thread died: ValueError" in outcome.timeline()
 
 
 @pytest.mark.parametrize("handled", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 Place = tuple[str, int]
@@ -31,13 +32,12 @@ class PartitionEnd(NamedTuple):
 
     ``offsets`` has the records that exist for a consumer, ``end`` the end of the log. ``start`` is
     where a new member begins: the committed offset, or what the application seeks to. None: there
-    is no such offset, no position, no owner.
+    is no such offset, no owner.
     """
 
     offsets: list[int]
     end: int
     start: int | None
-    position: int | None
     owner: str | None
 
 
@@ -68,6 +68,11 @@ class Ledger:
         if works is None:
             works = self.works[place] = []
         works.append(Work(offset, start_ms, end_ms, member))
+
+    def unprocessed(self, place: Place, offsets: Iterable[int]) -> list[int]:
+        """Return those of the offsets of a partition that nobody has processed."""
+        processed = {work.offset for work in self.works.get(place, ())}
+        return [offset for offset in offsets if offset not in processed]
 
     def note(self, at_ms: int, member: str, kind: str, details: Any = None) -> None:
         """Add a note."""

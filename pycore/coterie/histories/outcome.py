@@ -230,9 +230,8 @@ class Outcome:
 
     def _find_lost(self) -> Iterator[Lost]:
         for (topic, partition), end in self._ledger.ends.items():
-            passed = end.start or 0
-            processed = {work.offset for work in self._ledger.works.get((topic, partition), ())}
-            missing = [n for n in end.offsets if n < passed and n not in processed]
+            unprocessed = self._ledger.unprocessed((topic, partition), end.offsets)
+            missing = [offset for offset in unprocessed if offset < (end.start or 0)]
             for first, last in runs(missing):
                 passed_ms, member = self._passed((topic, partition), first)
                 yield Lost(topic, partition, first, last, passed_ms, member or end.owner)
@@ -275,8 +274,8 @@ class Outcome:
         if not self._ledger.stuck:
             return
         for (topic, partition), end in self._ledger.ends.items():
-            position = end.position if end.position is not None else end.start
-            waiting = [offset for offset in end.offsets if offset >= (position or 0)]
+            unprocessed = self._ledger.unprocessed((topic, partition), end.offsets)
+            waiting = [offset for offset in unprocessed if offset >= (end.start or 0)]
             if waiting:
                 yield Stuck(topic, partition, waiting[0], end.end, end.owner)
 

@@ -62,9 +62,8 @@ class Run:
         self.store: dict[Any, Any] = {}
         self.schedule, self.ledger = self._make_schedule(), Ledger()
         rate = history.records_per_minute
-        self.cluster = self._make_cluster(
-            CONFIG, MINUTE_MS // rate if rate else None, make_coordinator
-        )
+        self._interval_ms = MINUTE_MS // rate if rate else None
+        self.cluster = self._make_cluster(CONFIG, self._interval_ms, make_coordinator)
         for name, partitions in history.outputs.items():
             self.cluster.create_topic(name, partitions, None)
         self.cluster.on_note = self._take_note
@@ -74,6 +73,7 @@ class Run:
         self.invariants = Invariants()
         self.cluster.on_group_end = lambda _: self.invariants.begin_anew()
         self.faulty = True
+        self._last: dict[Place, int] = {}  # the ends of partitions before they get more records
 
     def _make_schedule(self) -> Schedule:
         return Schedule(self.most_steps)
@@ -113,7 +113,7 @@ class Run:
             self.schedule.call_at(event.at_ms, self._begin, event)
         self.schedule.run_until(history.minutes * MINUTE_MS)
         self._end_faults()
-        self.ledger.stuck = not self._wait(self._all_passed, REST_MS)
+        self.ledger.stuck = not (self._wait(self._all_passed, REST_MS) and self._all_processed())
         positions = self._positions()
         for instance in self.instances:
             instance.stop()
@@ -203,9 +203,47 @@ class Run:
             found |= {place: (offset, instance.name) for place, offset in known.items()}
         return found
 
+    def _all_processed(self) -> bool:
+        """Return whether all records are processed in the end, in threads and batches, too.
+
+        A batch may wait for more records, so there are more if some are left.
+        """
+        threads = (one.threads for one in self.instances)
+        running = [thread for each in threads for thread in each]
+        self._wait(lambda: not any(one.alive for one in running), MINUTE_MS)  # some never end
+        left = self._unprocessed()
+        if not left:
+            return True
+        self._last = {
+            (name, partition): log.end_offset(self.schedule.now_ms)
+            for name, partition, log in self._logs()
+        }
+        self._produce(self._interval_ms)
+        processed = self._wait(lambda: left.isdisjoint(self._unprocessed()), REST_MS)
+        self._produce(None)
+        self._wait(self._all_passed, CLOSE_MS)
+        return processed
+
+    def _unprocessed(self) -> set[tuple[Place, int]]:
+        """Return the records that nobody has processed, from the committed offsets on."""
+        committed, now_ms = self.committed(), self.schedule.now_ms
+        found: set[tuple[Place, int]] = set()
+        for name, partition, log in self._logs():
+            place = name, partition
+            offsets = log.offsets(log.last_stable_offset(now_ms))
+            left, start = self.ledger.unprocessed(place, offsets), committed.get(place, 0)
+            found |= {(place, offset) for offset in left if offset >= start}
+        return found
+
+    def _produce(self, interval_ms: int | None) -> None:
+        """Give the topics of the history records at this rate from now on; None: stop."""
+        for name in self.history.topics:
+            if name in self.cluster.topics:
+                self.cluster.produce(name, interval_ms)
+
     def _all_passed(self) -> bool:
         """Whether every member is idle and every partition has an owner that is at its end."""
-        if any(one.busy or any(t.alive for t in one.threads) for one in self.instances):
+        if any(one.busy for one in self.instances):
             return False
         positions = self._positions()
         return all(
@@ -224,12 +262,12 @@ class Run:
     def _look_at_the_end(self, positions: dict[Place, tuple[int, str]]) -> None:
         committed, now_ms = self.committed(), self.schedule.now_ms
         for name, partition, log in self._logs():
-            position, owner = positions.get((name, partition), (None, None))
+            _, owner = positions.get((name, partition), (None, None))
+            last = self._last.get((name, partition), log.end_offset(now_ms))
             self.ledger.ends[name, partition] = PartitionEnd(
-                offsets=log.offsets(log.last_stable_offset(now_ms)),
-                end=log.end_offset(now_ms),
+                offsets=log.offsets(min(log.last_stable_offset(now_ms), last)),
+                end=last,
                 start=committed.get((name, partition)),
-                position=position,
                 owner=owner,
             )
 
@@ -237,7 +275,7 @@ class Run:
         """Find where a new member would begin, if nothing is committed and records are missing."""
         ends = self.ledger.ends
         if all(
-            end.start is not None or len(self.ledger.works.get(place, ())) >= len(end.offsets)
+            end.start is not None or not self.ledger.unprocessed(place, end.offsets)
             for place, end in ends.items()
         ):
             return
