@@ -76,6 +76,7 @@ def test_who_moves_all_the_time_is_one_run_however_long():
         put(slices, keys, [(0, at * SLICE_MS + one) for one in range(0, 50 * SLICE_MS, 7)])
     rows = {"key": np.array([0]), "since": np.array([0]), "pause": np.array([1_000])}
     assert slices.during(keys, rows).tolist() == [True]
+    slices._settle()
     assert len(slices.begins) == 1
 
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.insight.questions import explain
+from coterie.insight.questions import audit, explain
 from coterie.live import snapshot
+from coterie.live.live_partition import AUDIT
 from coterie.live.watcher import Watcher
 from coterie.log.folders import find_segments
 from support import golden_data
@@ -134,6 +135,23 @@ def test_commits_that_go_back_are_counted_by_group_and_topic(tmp_path):
     }
 
 
+def fresh_details(folder):
+    rows = question_rows(folder, audit, AUDIT)
+    return [row["detail"] for row in rows]
+
+
+def test_what_goes_on_is_found_as_one_however_often_somebody_asks(tmp_path):
+    log, records = GrowingLog(tmp_path / "log"), []
+    watcher = watcher_of(log)
+    for offset in (7, 7, 7, 4, 4, 4):  # runs of commits of one offset, a rewind among them
+        records += [commit(1_000 * (len(records) + at), offset) for at in range(12)]
+        log.put([(0, b"".join(each(0, *records)))])
+        watcher.step()
+        for _ in range(2):
+            found = audit.rows(watcher.partitions[0].live.view(), AUDIT)
+            assert [row["detail"] for row in found] == fresh_details(log.home)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_log_of_a_broker_that_arrives_bit_by_bit_is_known_as_if_read_at_once(case, tmp_path):
     folder = tmp_path / "log"
@@ -146,6 +164,7 @@ def test_a_log_of_a_broker_that_arrives_bit_by_bit_is_known_as_if_read_at_once(c
         for end in (len(data) // 3, len(data) * 2 // 3, len(data)):
             path.write_bytes(data[:end])
             watcher.step()
+            watched_findings(watcher)  # asking changes nothing of the answers that follow
     assert watched_rows(watcher) == fresh_rows(folder)
     assert watched_findings(watcher) == fresh_findings(folder)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.errors import LogError
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written
 from support.watch.watched import (
@@ -87,4 +88,28 @@ def test_pieces_do_not_become_larger_than_those_of_a_whole_read(tmp_path, monkey
     assert len(waiting) > 1
     assert max(piece.end - piece.start for piece in waiting) <= limit_bytes
     assert mappings_of(log) == 1
+    assert_equals_a_fresh_read(watcher, log)
+
+
+def test_an_answer_that_failed_at_a_cut_file_leaves_the_state_as_it_was(tmp_path):
+    log, written = GrowingLog(tmp_path / "log"), Written()
+    written.apply("write", (1, (b"h", b"t", 0), 1))
+    watcher = watcher_of(log)
+    for number in range(6):
+        commit(written, number)
+        if number == 3:
+            written.roll()
+    log.put(written.left)
+    watcher.step()
+    path = sorted(log.folder.iterdir())[-1]
+    whole = path.read_bytes()
+    os.truncate(path, len(whole) - 10)  # the piece of the file before it has been added by then
+    with pytest.raises(LogError, match="was truncated while it was read"):
+        list(watcher.answers())
+    with path.open("ab") as file:
+        file.write(whole[-10:])
+    written.apply("end", (1, True))
+    log.put(written.left)
+    watcher.step()
+    assert watcher.health().rebuilds == 0
     assert_equals_a_fresh_read(watcher, log)

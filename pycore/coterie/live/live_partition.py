@@ -163,12 +163,16 @@ class LivePartition:
                 aggregate.parts[SKIP].spans = spans
 
     def _filled(self) -> Aggregates:
-        """Return the aggregates of the whole log so far, for one answer."""
+        """Return the aggregates of the whole log so far, for one answer, which only reads them."""
+        if not self.waiting:
+            return self.aggregates
         whole = deepcopy(self.aggregates, {id(self.scan): self.scan})  # the same scan
         state = self.scan.keys(), self.scan.number
-        for piece, tail in zip(self.waiting, self.log.tails, strict=True):
-            self._feed(piece, tail, whole)
-        self.scan.go_back(*state)
+        try:
+            for piece, tail in zip(self.waiting, self.log.tails, strict=True):
+                self._feed(piece, tail, whole)
+        finally:  # a file may have been cut; the next step goes on from the state before
+            self.scan.go_back(*state)
         return whole
 
     def view(self) -> PartitionView:

@@ -154,7 +154,7 @@ def answer_of(partition: LivePartition, carried: Totals) -> Answer:
     lost = lost_rows(rows, totals)
     put_totals([*rows, *lost], totals)
     findings: Counter[Labels] = Counter()
-    for row in audit.rows(view, AUDIT):  # last: it changes the aggregates of the view
+    for row in audit.rows(view, AUDIT):
         findings[row["group_id"], row["kind"]] += 1
     return Answer(rows, totals, findings, view.newest_ms, lost)
 

@@ -7,6 +7,7 @@ more than one. What happens to a key again and again is one finding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -109,24 +110,31 @@ class CommitFindings:
         if self.metadata_bytes is not None:
             self._large_metadata(commits, self.metadata_bytes)
 
-    def _put_long(self, keys: Array) -> None:
-        """Add findings for the open runs of these keys that are long enough."""
+    def _long(self, keys: Array) -> Array:
+        """Return those of these keys whose open run is long enough for a finding."""
         table = self.run
         assert self.no_progress is not None  # otherwise runs are not tracked
-        long = keys[(table["count"][keys] >= self.no_progress) & ~table["gone"][keys]]
-        self._put_runs(long, select(table.columns, long))
+        long: Array = keys[(table["count"][keys] >= self.no_progress) & ~table["gone"][keys]]
+        return long
+
+    def _all_standstills(self) -> Occurrences:
+        """Return the ended runs, and the open ones beside them: these may go on."""
+        long = self._long(np.arange(self.run.count))
+        if not len(long):
+            return self.standstills
+        standstills = deepcopy(self.standstills)
+        put_runs(standstills, long, select(self.run.columns, long))
+        return standstills
 
     def rows(self) -> Iterator[Row]:
-        """Yield the findings of each key; call it after the last piece.
+        """Yield the findings of each key so far.
 
         ``loop`` in a row names those of a group that are one finding.
         """
-        if self.no_progress is not None:
-            self._put_long(np.arange(self.run.count))
         findings: dict[int, list[Row]] = {}
         for rewinds in self.rewinds:
             findings.setdefault(rewinds.key, []).extend(rewind_rows(rewinds))
-        for runs in self.standstills:
+        for runs in () if self.no_progress is None else self._all_standstills():
             findings.setdefault(runs.key, []).append(no_progress_row(runs))
         for (_, number), large in self.large.items():
             findings.setdefault(number, []).append(large_metadata_row(large))
@@ -170,7 +178,8 @@ class CommitFindings:
         single = grouped.first & ~begins & (run["count"][grouped.keys] == 0)
         before, keys = before_of(commits, grouped.order[single]), grouped.keys[single]
         store_single(run, keys, before)
-        self._put_long(grouped.keys[begins & grouped.first])
+        long = self._long(grouped.keys[begins & grouped.first])
+        put_runs(self.standstills, long, select(run.columns, long))
         starts = np.flatnonzero(begins | grouped.first)
         lasts = np.append(starts[1:], len(begins))[: len(starts)] - 1
         keys = grouped.keys[starts]
@@ -178,7 +187,7 @@ class CommitFindings:
         still_open = grouped.last[lasts]
         long = (piece_runs["count"] >= min_count) & ~piece_runs["gone"]
         ended_long = np.flatnonzero(~still_open & long)
-        self._put_runs(keys[ended_long], select(piece_runs, ended_long))
+        put_runs(self.standstills, keys[ended_long], select(piece_runs, ended_long))
         open_keys = keys[still_open]
         for name, column in piece_runs.items():
             run[name][open_keys] = column[still_open]
@@ -200,15 +209,6 @@ class CommitFindings:
             first = getattr(commits, name)[rows]
             piece_runs[f"first_{name}"] = np.where(continues, run[f"first_{name}"][keys], first)
         return piece_runs | places_of(commits, grouped.order[lasts])
-
-    def _put_runs(self, keys: Array, runs: Mapping[str, Array]) -> None:
-        occurrences = {
-            **{name: runs[name] for name in (*PLACE, "count")},
-            "previous_offset": runs["first_offset"],
-            "previous_log_offset": runs["first_log_offset"],
-            "began_ms": runs["first_timestamp"],
-        }
-        self.standstills.put(keys, occurrences)
 
     def _large_metadata(self, commits: RecordColumns, limit: int) -> None:
         """Count the commits of each key with metadata above the limit, and keep the largest."""
@@ -235,6 +235,17 @@ class CommitFindings:
         known.last_ms = more.last_ms
         if more.size > known.size:
             known.size, known.place = more.size, more.place
+
+
+def put_runs(standstills: Occurrences, keys: Array, runs: Mapping[str, Array]) -> None:
+    """Add runs of commits of one offset."""
+    occurrences = {
+        **{name: runs[name] for name in (*PLACE, "count")},
+        "previous_offset": runs["first_offset"],
+        "previous_log_offset": runs["first_log_offset"],
+        "began_ms": runs["first_timestamp"],
+    }
+    standstills.put(keys, occurrences)
 
 
 def rewind_rows(rewinds: KeyOccurrences) -> Iterator[Row]:

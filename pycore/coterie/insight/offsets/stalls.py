@@ -12,6 +12,7 @@ is far longer than those before: few for each key.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -264,12 +265,13 @@ class ActiveSlices:
 
     def during(self, keys: Keys, rows: Columns) -> Array:
         """Return in which pauses the topic moved in half of the slices; bool."""
-        self._settle()
+        all_runs = copy(self)
+        all_runs._settle()  # a copy: when runs become longer is no matter of who asks
         base = self._numbers(keys, rows["key"]) << SLICE_BITS
-        first = self._slice_of(rows["since"]) + 1
-        last = self._slice_of(rows["since"] + rows["pause"])  # not included
+        first = all_runs._slice_of(rows["since"]) + 1
+        last = all_runs._slice_of(rows["since"] + rows["pause"])  # not included
         count = np.maximum(last - first, 0)
-        moved = self._before(base + first + count) - self._before(base + first)
+        moved = all_runs._before(base + first + count) - all_runs._before(base + first)
         active: Array = (count >= LEAST_SLICES) & (moved * 2 >= count)
         return active
 
