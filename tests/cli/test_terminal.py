@@ -2,11 +2,12 @@
 
 import json
 import shlex
+import subprocess
 
 import click
 import pytest
 
-from coterie.base.terminal import columns_of
+from coterie.base.terminal import columns_of, text_lines
 from coterie.cli import COMMANDS
 from coterie.cli import coterie as command_line
 from support import golden_data
@@ -179,6 +180,24 @@ def test_a_finding_is_a_paragraph_in_the_colour_of_its_severity_with_a_command_t
     command = shlex.split("\n".join(lines[at:end]).replace("\\\n", " "))
     assert command[:5] == ["coterie", "explain", "long", "--group", GROUP]
     assert coterie_ok(*command[1:], cwd=place).stdout.startswith(f"group {GROUP}\n")
+
+
+GROUPS_TO_QUOTE = (
+    *("g" * size for size in (5, 30, 58, 61, 70, 90)),
+    *("my group", "it's mine", "a --b c", "x" * 40 + " y" * 30, "'", '"$HOME" `id` \\', "größe 1"),
+)
+
+
+def test_a_command_on_several_lines_is_the_same_to_a_shell():
+    shown, same = [], []
+    for group in GROUPS_TO_QUOTE:
+        for width in (40, 80, 120):
+            words = ["explain", "copy/a log", "--group", group, "--since", "2026-11-18T11:15:50Z"]
+            shown += text_lines(f"  coterie {shlex.join(words)}", width)
+            same += ["begin", *words]
+    script = "\n".join(["coterie() { printf '%s\\n' begin \"$@\"; }", *shown])
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == same
 
 
 @pytest.mark.parametrize("args", [run for run in LONG if run[0] != "groups"], ids=" ".join)

@@ -42,7 +42,7 @@ class Group:
             for member in self.members if polling is None else polling:
                 for topic, numbers in member.assignment.items():
                     for number in numbers:
-                        read = 0 if member in stuck else 10
+                        read = 0 if {member, (topic, number)} & {*stuck} else 10
                         self.read[topic, number] = self.read.get((topic, number), 0) + read
                         member.positions[topic, number] = self.read[topic, number]
                 member.poll()
@@ -129,3 +129,20 @@ def test_a_finding_names_the_member_of_a_consumer_group_that_owned_the_partition
     assert {(place["topic"], place["partition"]) for place in row["partitions"]} == owned
     assert row["members"] == [stuck.member_id]
     assert row["detail"].endswith("; owned by c1 (127.0.0.1)")
+
+
+def test_a_stall_names_every_member_of_a_consumer_group_that_owned_the_partition(tmp_path):
+    group = Group(3)
+    group.run(60)
+    first, others = group.members[0], group.members[1:]
+    place = "orders", first.assignment["orders"][0]
+    group.run(100, stuck=[place])
+    first.crash()
+    group.run(150, polling=others, stuck=[place])
+    (second,) = [one for one in others if place[1] in one.assignment["orders"]]
+    for one in others:
+        one.leave()
+        group.run(1, polling=())
+    ran = coterie("audit", group.written(tmp_path), "--only", "stall", "--format", "json")
+    (row,) = json.loads(ran.stdout)
+    assert [client["client_id"] for client in row["clients"]] == [first.client_id, second.client_id]

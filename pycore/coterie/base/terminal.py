@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
@@ -19,6 +20,8 @@ USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
 INDENT = 2  # of the lines that go on with a text
 TEXTS_CACHED = 4096  # wrapped: names and causes repeat
 COMMAND = "coterie "  # how a line begins that is a command
+QUOTED = re.compile("'[^']*'")  # words of a shell that are one
+FIXED_SPACE = "\u00a0"  # is in no text: it counts as unprintable
 PLAIN = ("", "")
 report_width: int | None = None  # of the terminal that shows the reports of tests, if one does
 
@@ -99,8 +102,10 @@ def text_lines(text: str, width: int | None) -> Iterator[str]:
             words = line.lstrip(" ")
             indent = len(line) - len(words)
             if words.startswith(COMMAND):
-                options = words.replace(" --", "\n--").split("\n")
-                yield from packed(options, width, indent, indent + INDENT, end=" \\")
+                whole = QUOTED.sub(lambda found: found[0].replace(" ", FIXED_SPACE), words)
+                options = whole.replace(" --", "\n--").split("\n")
+                lines = packed(options, width, indent, indent + INDENT, end=" \\")
+                yield from (line.replace(FIXED_SPACE, " ") for line in lines)
             else:
                 yield from packed(words.split(" "), width, indent, indent + INDENT)
 
@@ -129,7 +134,7 @@ def packed(
             line, used = " " * later + unit, later + size
         elif " " in unit:
             *whole, line = packed(unit.split(" "), width, later, later, 1, end)
-            lines += (one + end for one in whole)
+            lines += whole
             used = columns_of(line)
         else:
             line, used = unit, size

@@ -17,8 +17,9 @@ from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import PartitionView
 from coterie.state.assignments import Assignment, assignments
-from coterie.state.consumer_protocol_groups import consumer_member
+from coterie.state.consumer_protocol_groups import PROTOCOLS, consumer_member
 
+CURRENT_ASSIGNMENT = PROTOCOLS["consumer"].current
 Row = dict[str, Any]
 
 
@@ -53,13 +54,41 @@ def members_at(
     if not replayed:
         return
     ((_, _, last),) = replayed
-    names = topic_names(view)
-    for row in last.consumer.members():
-        member, owned = consumer_member(row), Assignment()
-        for topic in member["current_assignment"]:
-            name = names.get(topic["topic_id"], topic["topic_id"])
-            owned.setdefault(name, []).extend(topic["partitions"])
-        yield member, owned
+    for member in map(consumer_member, last.consumer.members()):
+        yield member, owned_by(view, member)
+
+
+def owned_by(view: PartitionView, member: Row) -> Assignment:
+    """Return the partitions of a member of a consumer group."""
+    names, owned = topic_names(view), Assignment()
+    for topic in member["current_assignment"]:
+        name = names.get(topic["topic_id"], topic["topic_id"])
+        owned.setdefault(name, []).extend(topic["partitions"])
+    return owned
+
+
+def owners_between(
+    view: PartitionView, group: str, begin: int, end: int, place: tuple[str, int]
+) -> list[Row]:
+    """Return who owned a partition from one record up to another, in log order.
+
+    A member of a consumer group owns it from the record on that assigns it to the member.
+    """
+    history, (topic, number) = view.histories.get(group), place
+    later = [
+        (at, owner)
+        for at in (row["log_offset"] for row in (history.generations if history else ()))
+        if begin < at < end
+        for owner in owners_at(view, group, at, [place])
+    ]
+    for record, name, replayed in replay(view.newer_by_group.get(group, ())):
+        if not begin < record.log_offset < end or record.version != CURRENT_ASSIGNMENT:
+            continue
+        member = replayed.member(record.version, name or "")
+        if member is not None and number in owned_by(view, member).get(topic, ()):
+            later.append((record.log_offset, member))
+    later.sort(key=itemgetter(0))
+    return [*owners_at(view, group, begin, [place]), *(owner for _, owner in later)]
 
 
 def classic_at(view: PartitionView, group: str, log_offset: int) -> Row | None:

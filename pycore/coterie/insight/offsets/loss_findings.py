@@ -13,7 +13,7 @@ import numpy as np
 
 from coterie.base.times import format_duration, format_time
 from coterie.insight.groups.causes import client_text, counted
-from coterie.insight.groups.members_at import owners_at
+from coterie.insight.groups.members_at import owners_between
 from coterie.insight.groups.shared_group_ids import few
 from coterie.insight.offsets.commit_findings import REWIND, select
 from coterie.insight.offsets.jumps import LONG_MS, Jump, Jumps
@@ -298,19 +298,10 @@ class Owner:
 def owners_of(view: PartitionView, stall: Stall) -> list[Owner]:
     """Return the owners of a partition while it stood, in the order of the log."""
     group, topic, partition = stall.key
-    last = END if stall.until_ms is None else stall.log_offset
-    history = view.histories.get(group)
-    generations = () if history is None else history.generations
-    between = (int(row["log_offset"]) for row in generations)
-    places = [
-        stall.since_log_offset,
-        *(at for at in between if stall.since_log_offset < at < last),
-        last,
-    ]
+    end = END if stall.until_ms is None else stall.log_offset
     owners = (
         Owner(member["client_id"], member["client_host"])
-        for at in places
-        for member in owners_at(view, group, at, [(topic, partition)])
+        for member in owners_between(view, group, stall.since_log_offset, end, (topic, partition))
     )
     return list(dict.fromkeys(owners))
 
