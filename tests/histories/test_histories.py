@@ -169,6 +169,16 @@ def test_records_are_lost_only_if_a_new_member_would_begin_after_them():
     assert [item[:4] for item in history.run(Skips).lost] == [("orders", 0, 0, 3)]
 
 
+@pytest.mark.parametrize("method", ["process", "on_partitions_assigned", "on_partitions_revoked"])
+def test_an_async_method_is_refused(method):
+    async def never_awaited(self, *_):
+        pass
+
+    application = type("Async", (Application,), {method: never_awaited})
+    with pytest.raises(ArgumentError, match=rf"^{method} of the application is async: make it a"):
+        History(members=1, minutes=1).run(application)
+
+
 def test_an_application_that_never_waits_is_stopped():
     class Busy(Application):
         def process(self, records):

@@ -1,20 +1,22 @@
 """Histories of programs for confluent-kafka: the loop of its README, and what goes wrong in it."""
 
+import asyncio
 import queue
 import signal
 import threading
 import time
+from contextlib import closing, suppress
 
 import pytest
 
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, CoterieError
 from coterie.histories import Crash, History, Restart, processed, random_history, store
 from coterie.testing.virtual_clients import virtual_clients
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "group.id": "mine", "auto.offset.reset": "earliest"}
 
 
-def loop(settings, handle):
+def loop(settings, handle, poll_s=1.0):
     """The loop of the README of confluent-kafka."""
     from confluent_kafka import Consumer
 
@@ -22,7 +24,7 @@ def loop(settings, handle):
     consumer.subscribe(["records"])
     try:
         while True:
-            message = consumer.poll(1.0)
+            message = consumer.poll(poll_s)
             if message is not None and not message.error():
                 handle(consumer, message)
     finally:
@@ -160,6 +162,43 @@ def test_a_script_has_globals_of_its_own_in_each_member(tmp_path):
     assert [len(seen) for seen in outcome.store["members"]] == [6, 6]
     with pytest.raises(ArgumentError, match=r"program: .*nothing\.py"):
         History().run(program=tmp_path / "nothing.py")
+
+
+def test_a_program_that_polls_every_50_ms_for_half_an_hour_in_vain_is_stuck():
+    def main():
+        loop({"enable.auto.commit": False}, lambda *_: None, poll_s=0.05)
+
+    outcome = History(members=1, topics={"records": 1}, minutes=1).run(program=main)
+    assert [item[:4] for item in outcome.stuck] == [("records", 0, 0, 6)]
+
+
+def test_a_program_that_swallows_its_end_is_an_error_with_its_member():
+    def main():
+        while True:
+            with suppress(BaseException):
+                as_in_the_readme()
+            until_s = time.monotonic() + 1
+            while time.monotonic() < until_s:
+                pass
+
+    crash = Crash(at_ms=30_000)
+    with pytest.raises(CoterieError, match=r"member-0 (is dead|has made)"):
+        History(members=1, topics={"records": 1}, minutes=1, events=(crash,)).run(program=main)
+
+
+def test_a_program_with_an_event_loop_is_refused():
+    async def main():
+        pass
+
+    def within():
+        events = asyncio.new_event_loop()
+        with closing(events):
+            events.run_forever()
+
+    for program, reason in ((main, "program is async"), (within, "asyncio takes no virtual time")):
+        with pytest.raises(CoterieError, match=f"^{reason}"):
+            History(members=1, minutes=1).run(program=program)
+    asyncio.run(main())  # outside of a history
 
 
 def test_what_is_neither_an_application_nor_a_program_is_refused():

@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from coterie._core.structures.schedule import Future
 from coterie.base.arguments import function
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.choices import mix, number_of
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.errors import KafkaError, WakeupError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 POLL_TIMEOUT_MS = 10_000
 PROBES = 100  # polls of a second
+LISTENER = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
 RESTART_MS = 1000  # after an exception
 _current: ContextVar[tuple[Instance, Process]] = ContextVar("coterie instance")
 
@@ -212,7 +214,10 @@ class Instance:
 
     def _loop(self, consumer: Any) -> None:
         application = self.run.application(consumer, self.run.store)
-        process = function(getattr(application, "process", None), "process of the application")
+        process: Any = getattr(application, "process", None)
+        methods = {name: getattr(application, name, print) for name in LISTENER}
+        for name, method in {"process": process, **methods}.items():
+            plain_function(method, f"{name} of the application")
         if not consumer.subscription() and not consumer.assignment():
             consumer.subscribe(list(self.run.history.topics), application)
         if self.run.starts is not None:
@@ -280,6 +285,13 @@ class Instance:
             self.awaiting.remove(event)
             self.run.schedule.call_later(after_ms, self.run.strike, event, self)
         return bool(due)
+
+
+def plain_function(value: Any, name: str) -> Any:
+    """Return a function; one whose calls would need an event loop is refused."""
+    if iscoroutinefunction(function(value, name)):
+        raise ArgumentError(f"{name} is async: make it a plain function")
+    return value
 
 
 def processing_time(seed: int, record: ConsumerRecord, low: int, high: int) -> int:

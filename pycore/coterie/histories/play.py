@@ -105,5 +105,8 @@ class Play(Run):
         refuses = getattr(self.client, "refuses", None)
         return None if refuses is None else refuses(settings)
 
+    def _watch(self) -> None:
+        """Watch nothing: real clients do not repeat without waiting."""
+
     def _check(self, instance: Instance, places: list[Place]) -> None:
         """Check nothing: the generation of a real client is its own affair."""

@@ -8,10 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from coterie.base.arguments import function
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.confluent import ConfluentConsumer
-from coterie.histories.instance import RESTART_MS, Instance
+from coterie.histories.instance import RESTART_MS, Instance, plain_function
 from coterie.testing.confluent_types import KafkaException
 from coterie.testing.process import Process
 from coterie.testing.programs import Program, current, running
@@ -56,7 +55,7 @@ class ProgramApplication:
         if isinstance(program, str | PathLike):
             self.main = _script(Path(program))
         else:
-            self.main = function(program, "program")
+            self.main = plain_function(program, "program")
         self.instance_type, self.refuses = MemberInstance, ConfluentConsumer.refuses
 
     def around(self) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coterie.base.arguments import called, function
-from coterie.base.schedule import Schedule, TooManySteps
+from coterie.base.schedule import Schedule
 from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS, deployed
 from coterie.histories.conditions import mapping
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 MINUTE_MS = 60_000
 REST_MS = 30 * MINUTE_MS  # after the faults: far above every timeout of a consumer's defaults
-STEPS_A_MINUTE = 20_000  # of virtual time; some hundred in most histories
+STEPS_A_MINUTE = 20_000  # of virtual time, for each member; some hundred in most histories
+STEPS_A_RECORD = 10
 YOUNG = 20_000  # objects between two runs of the collector
 CLOSE_MS = 5 * MINUTE_MS
 LOOK_MS = 500
@@ -56,7 +57,8 @@ class Run:
         self._refuses: Callable[[dict[str, Any]], str | None] | None
         self._refuses = getattr(application, "refuses", None)
         self.deployed: set[str] = set()  # settings that a deploy has changed
-        self.most_steps = STEPS_A_MINUTE * history.minutes
+        records = history.records_per_minute * sum(history.topics.values())
+        self._steps_of_records = STEPS_A_RECORD * records  # a minute
         own = mapping(getattr(application, "settings", None), "the application's settings")
         self.settings: dict[str, Any] = {**SETTINGS, **own, **history.settings}
         self.store: dict[Any, Any] = {}
@@ -76,7 +78,7 @@ class Run:
         self._last: dict[Place, int] = {}  # the ends of partitions before they get more records
 
     def _make_schedule(self) -> Schedule:
-        return Schedule(self.most_steps)
+        return Schedule()
 
     def _make_cluster(
         self, config: Mapping[str, Any], interval_ms: int | None, make_coordinator: Any
@@ -97,11 +99,6 @@ class Run:
                 gc.set_threshold(max(young, YOUNG), *others)
             with self._around():
                 return self._outcome()
-        except TooManySteps:
-            raise CoterieError(
-                f"the history takes more than {self.most_steps} steps: something in the "
-                "application repeats without waiting"
-            ) from None
         finally:
             gc.set_threshold(young, *others)
 
@@ -111,6 +108,7 @@ class Run:
             self.join()
         for event in history.events:
             self.schedule.call_at(event.at_ms, self._begin, event)
+        self._watch()
         self.schedule.run_until(history.minutes * MINUTE_MS)
         self._end_faults()
         self.ledger.stuck = not (self._wait(self._all_passed, REST_MS) and self._all_processed())
@@ -123,6 +121,17 @@ class Run:
         self._look_at_the_end(positions)
         self._probe()
         return Outcome(history, self.ledger, self.store, self._outputs())
+
+    def _watch(self) -> None:
+        """End a run with more steps than its time explains; look again later."""
+        minutes = 1 + self.schedule.now_ms // MINUTE_MS
+        most = minutes * (STEPS_A_MINUTE * len(self.instances) + self._steps_of_records)
+        if self.schedule.steps > most:
+            raise CoterieError(
+                f"the history takes more than {STEPS_A_MINUTE} steps a minute for each member: "
+                "something in the application repeats without waiting"
+            )
+        self.schedule.call_later(LOOK_MS, self._watch)
 
     def join(self) -> None:
         """Start one more member."""

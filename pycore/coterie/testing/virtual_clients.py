@@ -14,7 +14,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from coterie._core.structures.schedule import Future
-from coterie.errors import ArgumentError, shown
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.testing.process import Process
 from coterie.testing.programs import Program, running
 from coterie.testing.simulated_cluster import Cluster
@@ -159,7 +159,9 @@ Replacement = tuple[Any, str, Any]  # owner, name and stand-in
 
 def _clocks() -> list[Replacement]:
     """Return the functions of time and of signals; outside of programs each is the real one."""
-    sleep, install = time.sleep, signal.signal
+    from asyncio import BaseEventLoop  # late: few programs have it
+
+    sleep, install, run_loop = time.sleep, signal.signal, BaseEventLoop.run_forever
 
     def virtual_sleep(seconds: float) -> None:
         found = running()
@@ -181,9 +183,17 @@ def _clocks() -> list[Replacement]:
 
         def virtual() -> Any:
             found = running()
-            return real() if found is None else read(found[1].now_ms)
+            if found is None:
+                return real()
+            found[1].check_alive()  # a loop that waits by the clock would never end
+            return read(found[1].now_ms)
 
         return time, name, virtual
+
+    def run_forever(self: Any) -> None:
+        if running() is not None:
+            raise CoterieError("asyncio takes no virtual time: let the program run without it")
+        run_loop(self)
 
     found: list[Replacement] = [(time, "sleep", virtual_sleep), (signal, "signal", virtual_signal)]
     for name in ("monotonic", "perf_counter"):
@@ -192,6 +202,7 @@ def _clocks() -> list[Replacement]:
     found.append(clock("time", lambda now_ms: EPOCH_S + now_ms / 1000))
     found.append(clock("time_ns", lambda now_ms: (EPOCH_S * 1000 + now_ms) * 1_000_000))
     monotonic = clock("monotonic", lambda now_ms: now_ms / 1000)[2]
+    found.append((BaseEventLoop, "run_forever", run_forever))
     return [*found, (threading, "_time", monotonic), (queue, "time", monotonic)]
 
 
