@@ -11,9 +11,10 @@ from coterie.coordinator.shown_settings import roundest, shown_settings
 from support.golden_data import GOLDEN
 from support.request_lines import member_beats, member_joins
 
-LOGS = GOLDEN / "request-log"
+LOGS, INCIDENTS = GOLDEN / "request-log", GOLDEN / "incidents"
+DELAY = "group.initial.rebalance.delay.ms"
 BROKER_4_1 = {  # of the README there
-    "group.initial.rebalance.delay.ms": 500,
+    DELAY: 500,
     "group.consumer.session.timeout.ms": 5000,
     "group.consumer.heartbeat.interval.ms": 1000,
 }
@@ -39,7 +40,9 @@ def parts(line):
     ("log", "settings"),
     [
         ("consumer-groups-4.1.log.gz", BROKER_4_1),
-        ("kafka-request.log.gz", {"group.initial.rebalance.delay.ms": 1000}),
+        ("kafka-request.log.gz", {DELAY: 1000}),
+        (INCIDENTS / "reset-while-empty/kafka-request.log.gz", {DELAY: 0}),
+        (INCIDENTS / "two-applications/kafka-request.log.gz", {DELAY: 0}),
     ],
 )
 def test_the_answers_show_the_brokers_settings_and_these_fit(log, settings):
@@ -57,9 +60,10 @@ def answered(op, answer, handled_ms=0.0, answered_ms=0.0, **event):
     return exchange, {"op": op, "group_id": "g", **event}, {"error": "NONE", **answer}
 
 
-def join(session_ms=10_000, error="NONE", generation=2, members=(), **times):
+def join(session_ms=10_000, error="NONE", generation=2, members=(), **more):
     answer = {"error": error, "generation_id": generation, "members": members, "member_id": "m"}
-    return answered("join_group", answer, session_timeout_ms=session_ms, member_id="m", **times)
+    event = {"session_timeout_ms": session_ms, "member_id": ""} | more
+    return answered("join_group", answer, **event)
 
 
 def beat(at_ms, member="m", epoch=1, answered_epoch=None, error="NONE", interval_ms=5000):
@@ -116,17 +120,31 @@ SHOWN = {
          beat(31_000, "b", 2, 3)], {}),
     "the delay of a lone member": (
         [join(generation=1, handled_ms=10, answered_ms=1012)],
-        {"group.initial.rebalance.delay.ms": 1000}),
+        {DELAY: 1000}),
     "no delay": (
         [join(generation=1, handled_ms=10, answered_ms=10.5)],
-        {"group.initial.rebalance.delay.ms": 0}),
+        {DELAY: 0}),
     "two delays, since a member came in the first": (
         [join(generation=1, handled_ms=0, answered_ms=4003),
          join(generation=1, handled_ms=900, answered_ms=4003)],
-        {"group.initial.rebalance.delay.ms": 2000}),
+        {DELAY: 2000}),
     "the delay of the settings, twice": (
         [join(generation=1, handled_ms=0, answered_ms=6003),
          join(generation=1, handled_ms=900, answered_ms=6003)], {}),
+    "a timer that was late in one of two groups": (
+        [join(generation=1, handled_ms=0, answered_ms=2, group_id="h"),
+         join(generation=1, handled_ms=0, answered_ms=174)], {DELAY: 0}),
+    "a delay that is too long, of a broker whose timers are all late": (
+        [join(generation=1, handled_ms=0, answered_ms=840),
+         join(generation=1, handled_ms=477, answered_ms=840)], {DELAY: 0}),
+    "a group that began again": (
+        [join(generation=1, handled_ms=10, answered_ms=3012),
+         join(generation=1, handled_ms=75_000, answered_ms=78_003)], {}),
+    "a static member that came back within its first generation": (
+        [join(generation=1, handled_ms=10, answered_ms=3012),
+         join(generation=1, handled_ms=5000, answered_ms=5001)], {}),
+    "a member that gets the generation again with which the log begins": (
+        [join(generation=1, member_id="before", handled_ms=10, answered_ms=11)], {}),
 }  # fmt: skip
 
 
