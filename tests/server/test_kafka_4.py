@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from coterie.coordinator.transaction import LAST_EPOCH
 from coterie.errors import ConfigError
 from coterie.messages import LogReader
 from coterie.server import Broker
-from coterie.server.services.transaction import LAST_EPOCH
 from support.commandline import fails
 from support.server.asking import ask, commit, request
 from support.server.playing import Server, server_of_kafka_4

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
+from coterie.coordinator.transaction import State
+from coterie.coordinator.transaction_records import Value, key_bytes, read_value, value_bytes
 from coterie.messages import LogReader
 from coterie.server.services.topics import STATE_TOPIC
-from coterie.server.services.transaction import State
-from coterie.server.services.transaction_records import Value, key_bytes, read_value, value_bytes
 from coterie.values import Error
 from support.server import playing
 

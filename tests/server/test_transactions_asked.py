@@ -6,7 +6,7 @@ TransactionStateManager.listTransactionStates with its three filters.
 
 import pytest
 
-from coterie.server.services.transaction import State
+from coterie.coordinator.transaction import State
 from support.server import asking, playing
 
 INVALID, NOT_FOUND, NOT_COORDINATOR = 42, 105, 16

@@ -9,16 +9,20 @@ Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
+from itertools import count
 from typing import Any, Protocol
 
+from coterie._core.codec.compression import partition_for
 from coterie.base.schedule import Schedule
+from coterie.coordinator.transaction import Partition, State, Transaction
+from coterie.coordinator.transactional_ids import TransactionalIds
 from coterie.testing.topics import Topic, TopicPartition
 from coterie.values import Error
 
 CHECK_MS = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
 MARKER_RETRY_MS = 20
 MOST_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
+OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 50  # offsets.topic.num.partitions
 Records = Mapping[TopicPartition, list[tuple[Any, Any]]]  # key and value of each record
 
 
@@ -36,118 +40,40 @@ class Brokers(Protocol):
         """Call an operation of the coordinator."""
 
 
-class _State(Enum):
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    COMMITTING = "PrepareCommit"
-    ABORTING = "PrepareAbort"
-    COMMITTED = "CompleteCommit"
-    ABORTED = "CompleteAbort"
-
-
-class _Transaction:
-    def __init__(self, producer_id: int) -> None:
-        self.producer_id, self.epoch = producer_id, -1
-        self.timeout_ms = self.start_ms = 0
-        self.state = _State.EMPTY
-        self.partitions: set[TopicPartition] = set()
-        self.groups: set[str] = set()
-
-    @property
-    def ending(self) -> bool:
-        return self.state in (_State.COMMITTING, _State.ABORTING)
-
-
-class Transactions:
+class Transactions(TransactionalIds):
     """The transactions of a cluster."""
 
     def __init__(self, cluster: Brokers) -> None:
+        schedule = cluster.schedule
+        super().__init__(
+            *(lambda: schedule.now_ms, schedule.call_at, count(1).__next__),
+            max_timeout_ms=MOST_TIMEOUT_MS,
+            check_ms=CHECK_MS,
+        )
         self._cluster = cluster
-        self._began_ms = cluster.schedule.now_ms
-        self._by_id: dict[str, _Transaction] = {}
-        self._by_producer: dict[int, _Transaction] = {}
-        self._producers = 0
+        self._names: dict[int, str] = {}  # transactional ids, by producer id
         # the last batch of each producer in each partition: epoch, sequence, first offset
         self._last: dict[tuple[int, TopicPartition], tuple[int, int, int]] = {}
 
     # Requests
 
-    def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int
-    ) -> tuple[int, int] | Error:
-        """Return producer id and epoch; a transaction of the former producer is aborted first."""
-        if transactional_id is None:
-            self._producers += 1
-            return self._producers, 0
-        if not 0 < timeout_ms <= MOST_TIMEOUT_MS:
-            return Error.INVALID_TRANSACTION_TIMEOUT
-        transaction = self._by_id.get(transactional_id)
-        if transaction is None:
-            self._producers += 1
-            transaction = self._by_id[transactional_id] = _Transaction(self._producers)
-            self._by_producer[transaction.producer_id] = transaction
-        if transaction.ending:
-            return Error.CONCURRENT_TRANSACTIONS
-        if transaction.state is _State.ONGOING:
-            self._abort_and_fence(transaction)
-            return Error.CONCURRENT_TRANSACTIONS
-        transaction.epoch += 1
-        transaction.timeout_ms, transaction.state = timeout_ms, _State.EMPTY
-        return transaction.producer_id, transaction.epoch
+    def init_producer_id(self, *args: Any, **more: Any) -> Any:
+        """Return producer id and epoch, or an error."""
+        error, *producer = super().init_producer_id(*args, **more)
+        return error or tuple(producer)
 
     def add_partitions_to_txn(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[Any]
     ) -> Error:
         """Add partitions to the transaction, which begins if it has not."""
-        return self._add(transactional_id, producer_id, epoch, partitions=partitions)
+        added = [TopicPartition(*tp) for tp in partitions]
+        return self.add_partitions(transactional_id, producer_id, epoch, added)
 
     def add_offsets_to_txn(
         self, transactional_id: str, producer_id: int, epoch: int, group_id: str
     ) -> Error:
         """Add the offsets of a group to the transaction, which begins if it has not."""
-        return self._add(transactional_id, producer_id, epoch, groups=[group_id])
-
-    def _add(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        *,
-        partitions: Iterable[Any] = (),
-        groups: Iterable[str] = (),
-    ) -> Error:
-        transaction = self._lookup(transactional_id, producer_id, epoch)
-        if isinstance(transaction, Error):
-            return transaction
-        if transaction.ending:
-            return Error.CONCURRENT_TRANSACTIONS
-        if transaction.state is not _State.ONGOING:
-            transaction.state, transaction.start_ms = _State.ONGOING, self._cluster.schedule.now_ms
-            self._expect_timeout(transaction)
-        transaction.partitions |= {TopicPartition(*tp) for tp in partitions}
-        transaction.groups.update(groups)
-        return Error.NONE
-
-    def end_txn(
-        self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool
-    ) -> Error:
-        """Decide a transaction, and write its markers."""
-        transaction = self._lookup(transactional_id, producer_id, epoch)
-        if isinstance(transaction, Error):
-            return transaction
-        done, under_way = (
-            (_State.COMMITTED, _State.COMMITTING)
-            if committed
-            else (_State.ABORTED, _State.ABORTING)
-        )
-        if transaction.state is done:
-            return Error.NONE  # a repeated request
-        if transaction.state is under_way:
-            return Error.CONCURRENT_TRANSACTIONS
-        if transaction.state is not _State.ONGOING:
-            return Error.INVALID_TXN_STATE
-        self._end(transaction, committed=committed)
-        return Error.NONE
+        return self.add_partitions(transactional_id, producer_id, epoch, [_offsets_of(group_id)])
 
     def produce(
         self, producer_id: int, epoch: int, sequence: int, records: Records, *, transactional: bool
@@ -164,27 +90,15 @@ class Transactions:
 
     def verify_offsets(self, group_id: str, producer_id: int, producer_epoch: int) -> Error:
         """Check that a producer's transaction contains the offsets of a group."""
-        transaction = self._by_producer.get(producer_id)
-        return self._verify(transaction, producer_epoch, lambda t: group_id in t.groups)
+        return self._verify(producer_id, producer_epoch, _offsets_of(group_id))
 
     # Inside
 
-    def _lookup(self, transactional_id: str, producer_id: int, epoch: int) -> _Transaction | Error:
-        transaction = self._by_id.get(transactional_id)
-        if transaction is None or transaction.producer_id != producer_id:
+    def _verify(self, producer_id: int, epoch: int, partition: Partition) -> Error:
+        name = self._names.get(producer_id)
+        if name is None:
             return Error.INVALID_PRODUCER_ID_MAPPING
-        return transaction if transaction.epoch == epoch else Error.PRODUCER_FENCED
-
-    def _verify(self, transaction: _Transaction | None, epoch: int, contains: Any) -> Error:
-        if transaction is None:
-            return Error.INVALID_PRODUCER_ID_MAPPING
-        if epoch != transaction.epoch:
-            return Error.INVALID_PRODUCER_EPOCH
-        if transaction.ending:
-            return Error.CONCURRENT_TRANSACTIONS
-        if not contains(transaction):  # or has ended, and contains nothing
-            return Error.TRANSACTION_ABORTABLE
-        return Error.NONE
+        return self.verify(name, producer_id, epoch, *partition, abortable=True)
 
     def _append(
         self,
@@ -199,8 +113,7 @@ class Transactions:
         if topic is None or tp.partition >= len(topic.logs):
             return Error.UNKNOWN_TOPIC_OR_PARTITION
         if transactional:
-            transaction = self._by_producer.get(producer_id)
-            error = self._verify(transaction, epoch, lambda t: tp in t.partitions)
+            error = self._verify(producer_id, epoch, tp)
             if error != Error.NONE:
                 return error
         last = self._last.get((producer_id, tp))
@@ -212,43 +125,31 @@ class Transactions:
         self._last[producer_id, tp] = epoch, sequence, first
         return first
 
-    def _expect_timeout(self, transaction: _Transaction) -> None:
-        """Abort the transaction at the first check after its timeout, if it is still open."""
-        due_ms = transaction.start_ms + transaction.timeout_ms - self._began_ms
-        check_ms = self._began_ms - (-due_ms // CHECK_MS) * CHECK_MS
-        started = transaction.epoch, transaction.start_ms
+    def _take(self, changed: Transaction) -> None:
+        super()._take(changed)
+        self._names[changed.producer_id] = changed.transactional_id
 
-        def check() -> None:
-            ongoing = transaction.state is _State.ONGOING
-            if ongoing and (transaction.epoch, transaction.start_ms) == started:
-                self._abort_and_fence(transaction)
-
-        self._cluster.schedule.call_at(check_ms, check)
-
-    def _abort_and_fence(self, transaction: _Transaction) -> None:
-        transaction.epoch += 1  # no producer has it
-        self._end(transaction, committed=False)
-
-    def _end(self, transaction: _Transaction, *, committed: bool) -> None:
-        transaction.state = _State.COMMITTING if committed else _State.ABORTING
+    def _complete(self, decided: Transaction) -> Error:
         now_ms, topics = self._cluster.schedule.now_ms, self._cluster._topics
-        for name, partition in sorted(transaction.partitions):
+        committed = decided.state is State.PREPARE_COMMIT
+        for name, partition in sorted(decided.partitions):
             if name in topics:
                 log = topics[name].logs[partition]
-                log.end_transaction(now_ms, transaction.producer_id, committed=committed)
-        transaction.partitions.clear()
+                log.end_transaction(now_ms, decided.producer_id, committed=committed)
         self._cluster.wake_clients()
-        self._mark_groups(transaction, committed)
+        self._mark_groups(decided, committed)
+        return Error.NONE
 
-    def _mark_groups(self, transaction: _Transaction, committed: bool) -> None:
+    def _mark_groups(self, decided: Transaction, committed: bool) -> None:
         """Write the markers of the offsets topic, when the group coordinator has loaded it."""
         cluster = self._cluster
-        if transaction.groups:
+        if any(topic == OFFSETS_TOPIC for topic, _ in decided.partitions):
             if cluster.loading:
-                cluster.schedule.call_later(
-                    MARKER_RETRY_MS, self._mark_groups, transaction, committed
-                )
+                cluster.schedule.call_later(MARKER_RETRY_MS, self._mark_groups, decided, committed)
                 return
-            cluster.call("end_txn", transaction.producer_id, committed=committed)
-            transaction.groups.clear()
-        transaction.state = _State.COMMITTED if committed else _State.ABORTED
+            cluster.call("end_txn", decided.producer_id, committed=committed)
+        self._store(decided.ended(cluster.schedule.now_ms))
+
+
+def _offsets_of(group_id: str) -> Partition:
+    return OFFSETS_TOPIC, partition_for(group_id, OFFSETS_PARTITIONS)

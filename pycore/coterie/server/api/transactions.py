@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
+from coterie.coordinator.transaction import NONE_YET, Partition, State, Transaction
+from coterie.coordinator.transaction_records import by_topic
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.expressions import InvalidExpression, compiled
 from coterie.server.api.refusals import added_partitions
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.topics import OFFSETS_TOPIC
-from coterie.server.services.transaction import NONE_YET, Partition, State, Transaction
-from coterie.server.services.transaction_records import by_topic
 from coterie.values import Error
 
 Body = Mapping[str, Any]

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.errors import CorruptData
-from coterie.server.services.transaction import State
-from coterie.server.services.transaction_records import (
+from coterie.coordinator.transaction import State
+from coterie.coordinator.transaction_records import (
     Value,
     by_topic,
     key_bytes,
@@ -14,6 +13,7 @@ from coterie.server.services.transaction_records import (
     read_value,
     value_bytes,
 )
+from coterie.errors import CorruptData
 
 
 # Of the schemas TransactionLogKey 0 and TransactionLogValue 0: big-endian, lengths in 2 bytes for

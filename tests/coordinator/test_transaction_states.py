@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from coterie.server.services.transaction import State, Transaction
-from coterie.server.services.transaction_records import Value
+from coterie.coordinator.transaction import State, Transaction
+from coterie.coordinator.transaction_records import Value
 from coterie.values import Error
 
 LAST = 2**15 - 2

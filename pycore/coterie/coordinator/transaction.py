@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from coterie.server.services.transaction_records import Value, by_topic
+from coterie.coordinator.transaction_records import Value, by_topic
 from coterie.values import Error
 
 Partition = tuple[str, int]
