@@ -6,7 +6,6 @@ import pytest
 
 from coterie.insight.offsets.commit_findings import in_seconds
 from coterie.insight.offsets.divergence import Live
-from coterie.insight.offsets.loss_counts import LossCounts
 from coterie.insight.questions import audit, audit_groups
 from coterie.insight.questions.audit_loops import partitions_of
 from coterie.insight.questions.server_log import JOINED, SEEN
@@ -15,7 +14,6 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import (
     Client,
     GroupHistory,
-    PartitionView,
     read_partitions,
 )
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
@@ -76,43 +74,10 @@ def test_a_records_time_is_known_from_0_on(time, known):
     assert audit_groups.record_of(row, {"log_offset": 0})["previous_log_offset"] == 0
 
 
-@pytest.mark.parametrize(
-    ("now", "count", "detail"),
-    [
-        (6, 1, "generation 5 has no record"),
-        (7, 2, "generations 5 to 6 have no record"),
-    ],
-)
-def test_a_gap_is_as_many_generations_as_have_no_record(now, count, detail):
-    (gap,) = audit_groups.generation_gaps(life_of((1, 4), (2, now)), None)
-    assert (gap["count"], gap["detail"]) == (count, detail)
-
-
-def test_a_finding_of_a_record_without_a_time_is_one_too(tmp_path):
-    lives = [(5, 1), (-1, 3)]
-    view = facts_of(
-        tmp_path,
-        *(
-            batch(at, [(ms, group_key(b"g"), group_value(number, [b"m"]))])
-            for at, (ms, number) in enumerate(lives)
-        ),
-    )
-    (row,) = audit.rows(view, audit.Parameters(only=("generation_gap",)))
-    assert (row["timestamp"], row["log_offset"]) == (None, 1)
-    assert row["detail"] == "generation 2 has no record"
-
-
 def test_findings_of_a_kind_stand_by_their_place_in_the_log(tmp_path):
     offsets = [(b"a", 9), (b"b", 9), (b"b", 3), (b"a", 3)]
     rows = audit.rows(facts_of(tmp_path, *commits(*offsets)), audit.Parameters())
     assert [(row["topic"], row["log_offset"]) for row in rows] == [("b", 2), ("a", 3)]
-
-
-def test_the_commit_named_follows_the_last_one_that_gives_the_live_offset(tmp_path):
-    view = facts_of(tmp_path, *commits((b"t", 7), (b"t", 8), (b"t", 7), (b"t", 9)))
-    live_group = {"group_id": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 7}]}
-    (row,) = audit.rows(view, audit.Parameters(only=("divergence",), live=Live({"g": live_group})))
-    assert (row["offset"], row["previous_offset"], row["log_offset"]) == (9, 7, 3)
 
 
 def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_path):
@@ -127,15 +92,6 @@ def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_p
     live_group = {"group_id": "g", "members": [{"member_id": "a"}, {"member_id": "b"}]}
     (row,) = audit.rows(view, audit.Parameters(only=("divergence",), live=Live({"g": live_group})))
     assert (row["detail"], row["log_offset"]) == ("member c in the log, not live", 2)
-
-
-@pytest.mark.parametrize(("at_ms", "timestamp"), [(0, 0), (-1, None)])
-def test_the_record_named_has_the_time_0_or_none(tmp_path, at_ms, timestamp):
-    (key, value) = commit_key(1, b"g", b"t", 0), commit_value(9, -1, b"", 5)
-    view = facts_of(tmp_path, batch(0, [(at_ms, key, value)]))
-    live_group = {"group_id": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 7}]}
-    (row,) = audit.rows(view, audit.Parameters(only=("divergence",), live=Live({"g": live_group})))
-    assert (row["timestamp"], row["log_offset"]) == (timestamp, 0)
 
 
 def test_what_is_known_of_each_partition_stands_by_topic_and_number():
@@ -156,35 +112,6 @@ def test_what_is_known_of_each_partition_stands_by_topic_and_number():
     assert found == [
         ("t", 2, 5, 7, None), ("t", 10, 1 + 4, None, None), ("u", 1, 3 + 1, 40, 99),
     ]  # fmt: skip
-
-
-def test_counts_of_losses_are_those_of_a_groups_partitions():
-    keys = [("g", "t", number) for number in range(3)]
-    losses = LossCounts(
-        {keys[0]: 70, keys[1]: 5, ("h", "t", 2): 900}, {keys[1]: 800, keys[0]: 700},
-        {"g": [None, 600, 650], "h": [1]},
-    )  # fmt: skip
-    rows = [{"topic": topic, "partition": number} for _, topic, number in keys]
-    assert losses.fields_of("g", rows) == {
-        "skipped": 75, "stalled": 2, "stalled_since": 700, "open_transactions": 3,
-        "open_since": 600,
-    }  # fmt: skip
-    assert [(row["skipped"], row["stalled_since"]) for row in rows] == [
-        (70, 700), (5, 800), (0, None),
-    ]  # fmt: skip
-    assert losses.fields_of("x", []) == {
-        "skipped": 0, "stalled": 0, "stalled_since": None, "open_transactions": 0,
-        "open_since": None,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_live_group_without_a_record_is_reported_by_its_own_partition_alone(number):
-    # Java: "a".hashCode() is 97, and 97 % 2 is 1.
-    live = Live({"a": {"group_id": "a", "state": "Empty"}}, 2)
-    view = PartitionView(number, ())
-    rows = list(audit.rows(view, audit.Parameters(only=("divergence",), live=live)))
-    assert [row["group_id"] for row in rows] == ["a"] * number
 
 
 @pytest.mark.parametrize(

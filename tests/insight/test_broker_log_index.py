@@ -11,14 +11,12 @@ from coterie.insight.questions.server_log import (
     SEEN,
     BrokerLogIndex,
     read_request_log,
-    read_server_log,
 )
 from coterie.insight.questions.server_log_lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.questions.server_log_phrases import (
     ASSIGNED,
     EVICTED,
     LEFT,
-    LOADED,
     PREPARING,
     REPLACED,
 )
@@ -257,34 +255,6 @@ def test_refused_joins_of_one_client_between_two_rows_share_one():
         "causes": [cause("refused", "first", client_id="c", client_host="/h",
                          group_instance_id="i", detail="E", source="request log")],
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "what", "generation", "member", "detail"),
-    [
-        (
-            "Preparing to rebalance group g in state PreparingRebalance with old generation 41"
-            " (__consumer_offsets-7) (reason: Adding new member m) (kafka.x.Y)",
-            PREPARING, 42, None, "Adding new member m",
-        ),
-        (
-            "Assignment received from leader m for group g for generation 42. The group has 3"
-            " members, 0 of which are static.",
-            ASSIGNED, 42, "m", None,
-        ),
-        (
-            "Finished loading offsets and group metadata from __consumer_offsets-7 in 3"
-            " milliseconds for epoch 5", LOADED, 7, None, None,
-        ),
-    ],
-)  # fmt: skip
-def test_a_line_of_the_server_log_names_the_generation_that_results(
-    text, what, generation, member, detail
-):
-    (found,) = read_server_log([f"[2026-11-22 12:15:40,867] INFO {text}"])
-    assert (found.what, found.generation, found.member_id) == (what, generation, member)
-    assert (found.detail, found.group) == (detail, "" if what == LOADED else "g")
-    assert found.at_ms % 1_000 == 867
 
 
 def requested(api, version, request, response):

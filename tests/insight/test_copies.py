@@ -162,17 +162,6 @@ def test_an_empty_active_segment_says_how_far_a_cleaned_copy_reaches(tmp_path):
     assert rows["b"]["end_offset"] == 5
 
 
-def test_a_partition_that_a_copy_lacks_is_missing(tmp_path):
-    one = write_copy(tmp_path / "a", history(0, 1, 3))
-    write_copy(tmp_path / "a", history(0, 1, 4), partition=1)
-    other = write_copy(tmp_path / "b", history(0, 1, 3))
-    listings = {copy: find_segments([copy]) for copy in (one, other)}
-    rows = [row for some in compare(listings, Silent()) for row in some]
-    assert [row["status"] for row in rows] == ["best", "same", "best", "missing"]
-    assert rows[3]["records_lacking"] == 4
-    assert rows[3]["folder"] is None
-
-
 def test_a_batch_that_cannot_be_read_is_no_divergence(tmp_path):
     copies = [write_copy(tmp_path / name, history(0, 1, 10)) for name in "ab"]
     path = tmp_path / "b" / "__consumer_offsets-0" / f"{0:020}.log"

@@ -207,19 +207,6 @@ def test_the_epoch_of_a_tail_is_that_of_its_first_record_in_any_segment(tmp_path
     assert (row["epoch_here"], row["epoch_there"]) == (3, 8)
 
 
-@pytest.mark.parametrize("worse", ["a", "b"])
-def test_records_of_a_segment_that_the_cleaner_emptied_were_removed(worse, tmp_path):
-    batches = history(0, 1, 6)
-    paths = [
-        write_copy(
-            tmp_path / name, batches, cuts=(4,), removed=set(range(4)) if name == worse else ()
-        )
-        for name in "ab"
-    ]
-    row = compared(*paths)[worse]
-    assert (row["status"], row["removed_here"], row["removed_there"]) == ("same", 4, 0)
-
-
 @pytest.mark.parametrize("order", ["abc", "acb", "bac"])
 def test_a_copy_that_ends_before_a_damaged_batch_says_nothing_of_it(order, tmp_path):
     """Of the two longest copies, the best is the one whose batches can all be read."""

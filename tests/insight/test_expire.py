@@ -372,6 +372,7 @@ def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):
     assert coterie("expire", tmp_path, "--now", 5).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_log_of_a_million_records_is_judged_whole():
     result = coterie_ok("expire", wide(), "--retention", "1s", "--format", "json")
     assert result.stdout.count('"offset":') == 137_385  # golden/logs/README.md

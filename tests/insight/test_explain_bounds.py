@@ -3,32 +3,26 @@
 import pytest
 
 from coterie._core.codec.schema import encode_key, encode_value
-from coterie.base.consumer_protocol import assignment, subscription
 from coterie.base.times import LogClock
 from coterie.insight.groups import causes, epochs, flapping, timeline
 from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.questions import explain, server_log
 from coterie.insight.questions.server_log import (
-    JOINED,
     REQUESTS,
     SEEN,
     BrokerLogIndex,
     BrokerLogLine,
 )
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
-from coterie.insight.records.partition_view import GroupHistory, read_partitions
-from coterie.log.folders import find_segments
+from coterie.insight.records.partition_view import read_partitions
 from support.insight import lives
 from support.insight.lives import life, written
-from support.insight.pieces import answer_in_pieces
 from support.log_writer import (
     batch,
-    commit,
     commit_key,
     commit_value,
     group_key,
     group_value,
-    marker,
 )
 from support.request_lines import line
 
@@ -61,66 +55,10 @@ def of_kind(rows, event):
     return [row for row in rows if row["event"] == event]
 
 
-def test_one_generation_without_a_record_is_a_gap(tmp_path):
-    rows = explained(tmp_path, *generations((0, 1, [b"a"]), (5, 3, [b"a"])))
-    actual = [(cause["what"], cause["detail"]) for cause in rows[1]["causes"]]
-    assert actual == [("gap", "1"), ("rejoined", None)]
-
-
 def test_of_two_members_of_one_client_the_first_that_went_is_the_one_that_came_back(tmp_path):
     rows = explained(tmp_path, *generations((0, 1, [b"a", b"b"]), (5, 2, [b"c"])))
     actual = [(cause["what"], cause["member_id"], cause["detail"]) for cause in rows[1]["causes"]]
     assert actual[:2] == [("restarted", "c", "a"), ("left_or_evicted", "b", None)]
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(3, "a, b, c joined"), (4, "a, b, c, 1 more joined")],
-)
-def test_as_many_members_are_named_as_there_is_room_for(count, text):
-    joined = [
-        dict.fromkeys(causes.CAUSE) | {"what": "joined", "source": "records", "client_id": name}
-        for name in "abcd"[:count]
-    ]
-    assert causes.in_words(joined) == text
-
-
-def state(protocol, *assigned):
-    """A group whose members hold these partitions of topic `t`."""
-    members = [
-        {
-            "member_id": f"m-{at}",
-            "subscription": subscription(["t"]),
-            "assignment": assignment({"t": numbers} if numbers else {}),
-        }
-        for at, numbers in enumerate(assigned)
-    ]
-    return {"protocol_type": "consumer", "protocol": protocol, "members": members}
-
-
-@pytest.mark.parametrize(("given", "what"), [([0, 1], "cooperative_step"), ([0, 2], "rejoined")])
-def test_a_cooperative_step_gives_out_nothing_that_was_not_held_two_generations_before(given, what):
-    older, before = state("cooperative-sticky", [0, 1]), state("cooperative-sticky", [])
-    life = GroupHistory("g", [], [], {}, False)
-    actual = causes._same_members(life, state("cooperative-sticky", given), before, older)
-    assert actual["what"] == what
-
-
-def test_the_generation_two_before_is_known_when_a_second_step_is_looked_for(monkeypatch):
-    calls = []
-    row = {"tombstone": False, "member_count": 0, "generation": 1, "previous_generation": 0}
-    row |= dict.fromkeys(("protocol", "leader", "file", "position", "current_state_timestamp"))
-    rows = [row | {"timestamp": at, "log_offset": at} for at in range(5)]
-    life = GroupHistory("g", [], rows, {}, False)
-    monkeypatch.setattr(GroupHistory, "state", lambda self, index: {"index": index})
-    monkeypatch.setattr(
-        timeline,
-        "causes_of",
-        lambda life, index, *states: calls.append((index, *states)) or [],
-    )
-    timeline.timeline(life)
-    states = [None, None, *({"index": index} for index in range(5))]
-    assert calls == [(at, states[at + 2], states[at + 1], states[at]) for at in range(5)]
 
 
 LEFT = dict.fromkeys(causes.CAUSE) | {"what": "left_or_evicted", "source": "records"}
@@ -148,29 +86,6 @@ def test_a_request_log_tells_who_was_evicted_where_it_covers_both_generations(
     assert cause["source"] == source
 
 
-def test_the_member_that_joined_again_first_is_named_not_the_one_nearest_to_the_record():
-    lines = [
-        BrokerLogLine("g", JOINED, at_ms, REQUESTS, 2, member, "c", "/h")
-        for at_ms, member in ((10, "early"), (90, "late"))
-    ]
-    again = dict.fromkeys(causes.CAUSE) | {"what": "rejoined", "source": "records"}
-    row = {"generation": 2, "timestamp": 100, "event": "generation", "causes": [again]}
-    BrokerLogIndex(lines).annotate([row])
-    (cause,) = row["causes"]
-    assert (cause["what"], cause["member_id"]) == ("rejoined_first", "early")
-
-
-def test_times_of_a_request_log_in_another_zone_are_those_of_utc():
-    line = (
-        "[1970-01-01 02:00:00,010] DEBUG Completed request:"
-        '{"requestHeader": {"requestApiKeyName": "LEAVE_GROUP", "requestApiVersion": 0},'
-        '"request": {"groupId": "g", "memberId": "m"}, "response": {"errorCode": 0},'
-        '"totalTimeMs": 5.0} (kafka)'
-    )
-    left, *_ = server_log.read_request_log([line], "+02:00")
-    assert (left.what, left.at_ms) == ("left", 5)
-
-
 def test_a_request_log_covers_a_group_from_its_first_request_to_its_last_in_any_order():
     """A request is logged when it is answered, so the log's order is not that of the requests."""
     start_ms = int(LogClock().ms("2026-01-01 00:00:00,000"))
@@ -185,18 +100,6 @@ def test_a_request_log_covers_a_group_from_its_first_request_to_its_last_in_any_
         (one.what, one.group, one.at_ms - start_ms) for one in server_log.read_request_log(left)
     ]
     assert seen == [(SEEN, "g", 110), (SEEN, "g", 895), (SEEN, "h", 930), (SEEN, "h", 930)]
-
-
-@pytest.mark.parametrize(("api", "code", "found"), [
-    ("LEAVE_GROUP", 0, ["left"]), ("LEAVE_GROUP", 25, []),
-    ("HEARTBEAT", 0, []), ("HEARTBEAT", 27, []),
-])  # fmt: skip
-def test_a_member_left_if_the_broker_let_it_leave(api, code, found):
-    request = {"groupId": "g", "memberId": "m", "generationId": 1}
-    if api == "LEAVE_GROUP":
-        del request["generationId"]
-    lines = server_log.read_request_log([line(api, 0, request, {"errorCode": code})])
-    assert [one.what for one in lines if one.what != SEEN] == found
 
 
 def record(offset, version, key, value):
@@ -226,12 +129,6 @@ def test_a_newer_group_is_idle_since_the_first_epoch_without_members():
     assert epochs.empty_since(GroupRecords([*there, *gone, member(6, "n"), epoch(7, 4)])) == {}
 
 
-def test_an_epoch_is_reported_by_what_came_since_the_one_before_alone():
-    rows = epochs.timeline([member(1, "m"), epoch(2, 1), member(3, "n"), epoch(4, 2), epoch(5, 3)])
-    actual = [[(cause["what"], cause["member_id"]) for cause in row["causes"]] for row in rows]
-    assert actual == [[("joined", "m")], [("joined", "n")], []]
-
-
 @pytest.mark.parametrize(
     ("topics", "named"),
     [
@@ -246,30 +143,6 @@ def test_as_many_topics_are_named_as_there_is_room_for(tmp_path, topics, named):
 
 
 @pytest.mark.parametrize(
-    ("segments", "text"),
-    [
-        ("cc", "2 offsets of 1 open transaction"),
-        ("cca", "2 offsets of 1 aborted transaction"),
-        ("caca", "2 offsets of 2 aborted transactions"),
-        ("ccacca", "4 offsets of 2 aborted transactions"),
-        ("caac", "1 offset of 1 aborted transaction; 1 offset of 1 open transaction"),
-    ],
-)
-def test_a_transaction_that_parts_of_a_log_share_is_one(tmp_path, segments, text):
-    """A segment is a commit of a producer, or the end of its transaction; any part is some."""
-    folder = tmp_path / "__consumer_offsets-0"
-    folder.mkdir()
-    for at, what in enumerate(segments):
-        record = commit(at, partition=at)
-        data = batch(at, [record], producer_id=5, transactional=True)
-        data = marker(at, 5, at, commit=False) if what == "a" else data
-        (folder / f"{at:020}.log").write_bytes(data)
-    found = find_segments([folder]).segments
-    rows = answer_in_pieces(found, explain, explain.Parameters(), {})
-    assert [row["cause"] for row in of_kind(rows, explain.COMMITS)] == [text]
-
-
-@pytest.mark.parametrize(
     ("times", "first", "last"),
     [((-1, 700, 500), 500, 700), ((-1, 0, 0), 0, 0), ((-1,), None, None)],
 )
@@ -279,11 +152,6 @@ def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the
     entries = [(at_ms, b"g", b"t") for at_ms in times]
     (row,) = of_kind(explained(tmp_path, *commits(0, *entries)), explain.COMMITS)
     assert (row["timestamp"], row["until"], row["count"]) == (first, last, len(times))
-
-
-def test_commits_at_the_time_0_are_there_since_then(tmp_path):
-    (row,) = of_kind(explained(tmp_path, *commits(0, (0, b"g", b"t"), (5, b"g", b"t"))), "commits")
-    assert (row["timestamp"], row["until"]) == (0, 5)
 
 
 def test_the_commits_of_each_of_many_groups_are_reported_with_the_first_of_them(tmp_path):
@@ -300,17 +168,6 @@ def moves(*times):
         flapping.Move(at_ms, number % 2 == 0, number % 2, number, cause, 0, True)
         for number, at_ms in enumerate(times)
     ]
-
-
-def test_periods_of_flapping_are_apart_if_the_window_lies_between():
-    (row,) = flapping.flaps({"c": moves(0, 1, 2, 3, 8, 9, 16, 17, 18)}, 4, 10)
-    assert (row["timestamp"], row["until"], row["count"]) == (0, 18, 9)
-    assert "periods" not in row["cause"]
-    (row,) = flapping.flaps({"c": moves(0, 1, 2, 3, 4, 8, 19, 20, 21, 22, 23, 24)}, 4, 10)
-    assert (row["timestamp"], row["until"], row["count"]) == (0, 24, 12)
-    assert row["cause"].endswith("in 2 periods of 0.0 s together")
-    (row,) = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20, 21)}, 4, 10)
-    assert (row["timestamp"], row["until"], row["count"]) == (2, 21, 6)
 
 
 def test_clients_with_a_part_in_as_many_rebalances_stand_by_name():
@@ -335,12 +192,6 @@ def test_no_bound_is_known_where_another_kind_of_record_stands_between(between):
     rows = [{"event": event, "timestamp": 5} for event in ("generation", between, "generation")]
     timeline.bound_waits(rows)
     assert not any("duration_ms" in row for row in rows)
-
-
-def test_a_group_is_without_members_since_its_state_says_not_since_the_record(tmp_path):
-    # In group_value, the state was entered at 1000.
-    rows = explained(tmp_path, *generations((500, 1, [b"a"]), (1500, 2, []), (4500, 3, [b"b"])))
-    assert [row["duration_ms"] for row in of_kind(rows, "empty")] == [3500]
 
 
 def test_groups_beyond_the_basic_plane_stand_where_java_puts_them(tmp_path):
@@ -401,13 +252,6 @@ def test_a_time_without_members_ends_with_the_next_record_of_another_kind(
     empty = [row for row in rows if row["event"] == "empty"]
     assert (empty[0].get("until"), empty[0].get("duration_ms")) == (until_ms, duration_ms)
     assert not any("until" in row or "duration_ms" in row for row in rows if row is not empty[0])
-
-
-def test_two_times_without_members_are_apart(tmp_path):
-    rows = timeline_of(
-        tmp_path, life(1, 1), life(30, 2, lives.member("a")), life(50, 3), life(90, None)
-    )
-    assert [row.get("duration_ms") for row in rows] == [29, None, 40, None]
 
 
 def test_what_a_server_log_said_of_a_duration_is_not_bounded_by_the_records():

@@ -8,7 +8,6 @@ from coterie.insight.groups.departures import Departure
 from coterie.insight.groups.epochs import Gone
 from coterie.insight.questions.explain_members import (
     departure_of_consumer,
-    departures_of,
     follow_consumers,
 )
 from coterie.insight.questions.explain_text import cause_of, length, reconciled, summed, waited
@@ -177,28 +176,3 @@ def members(*names):
 
 def cause(what, member_id, detail=None):
     return {"what": what, "member_id": member_id, "detail": detail}
-
-
-@pytest.mark.parametrize("first", [0, T0])
-def test_members_that_a_record_lacks_left_with_their_own_times(first):
-    causes = [cause("left_or_evicted", "a"), cause("restarted", "d", "b"), cause("joined", "e")]
-    owners = {("t", 1): "a", ("t", 2): "a", ("t", 3): "b", ("t", 4): "c", ("t", 5): "b"}
-    committed = {("t", 1): first + 300, ("t", 2): first, ("t", 4): first + 900}
-    before = {"state": {"members": members("a", "b", "c")}, "at_ms": first}
-    record = {"timestamp": first + 8_000, "log_offset": 70}
-    found = departures_of(
-        {"event": "empty", "causes": causes}, record, {"members": []}, before, owners, committed
-    )
-    assert found == {
-        "a": Departure("a", first + 8_000, first, first + 300, 7_000, 9_000, 70),
-        "b": Departure("b", first + 8_000, first, None, 7_001, 9_001, 70),
-    }
-    unknown = [
-        (record, None, before),
-        (record, {"members": []}, None),
-        (record | {"timestamp": None}, {"members": []}, before),
-        (record, {"members": []}, before | {"at_ms": None}),
-    ]
-    for it, state, old in unknown:
-        event = {"event": "empty", "causes": causes}
-        assert departures_of(event, it, state, old, owners, committed) == {}

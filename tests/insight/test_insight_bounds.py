@@ -11,9 +11,8 @@ from coterie.insight.questions import audit, expire, growth, metrics, time_range
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import PartitionView, read_partitions
 from coterie.log.folders import find_segments
-from support.insight.pieces import answer_in_pieces
 from support.insight.record_columns import read_records
-from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
+from support.log_writer import batch, commit, each, group_key, group_value, marker
 
 
 def facts_of(folder, *segments):
@@ -95,12 +94,6 @@ def test_samples_stand_by_time_whatever_their_order_in_the_file(tmp_path):
 # ---- expire
 
 
-def test_a_group_that_never_had_members_is_idle_since_its_latest_commit(tmp_path):
-    view = facts_of(tmp_path, (0, each(0, commit(9000, partition=0), commit(5000, partition=1))))
-    rows = list(expire.rows(view, expire.Parameters(10_000)))
-    assert [row["idle_since"] for row in rows] == [9000, 9000]
-
-
 @pytest.mark.parametrize(
     ("committed", "expires_at"), [(MAX_MS - 1000, MAX_MS), (MAX_MS - 999, None)]
 )
@@ -117,24 +110,6 @@ def test_an_open_transaction_keeps_no_offset_of_a_classic_group(tmp_path):
 
 
 # ---- growth
-
-
-def held(view, group="g"):
-    """A group's superseded bytes: free, blocked by a transaction, in the active segment."""
-    (row,) = [row for row in growth.rows(view, growth.Parameters()) if row["group_id"] == group]
-    names = ("free_bytes", "held_transaction_bytes", "held_active_bytes")
-    return [row[name] > 0 for name in names]
-
-
-def test_what_the_first_record_of_the_active_segment_supersedes_is_not_free(tmp_path):
-    view = facts_of(tmp_path, (0, each(0, commit(1))), (1, each(1, commit(2))))
-    assert held(view) == [False, False, True]
-
-
-def test_what_a_record_behind_an_open_transaction_supersedes_is_held_by_it(tmp_path):
-    closed = [*each(0, commit(1)), open_commit(1, 2, group=b"x"), *each(2, commit(3))]
-    view = facts_of(tmp_path, (0, closed), (3, each(3, commit(4, group=b"y"))))
-    assert held(view) == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -170,34 +145,11 @@ def test_an_open_transaction_is_listed_once_a_group_and_topic(tmp_path):
 # ---- metrics
 
 
-def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
-    view = facts_of(
-        tmp_path,
-        (0, each(0, commit(0, partition=0), commit(9, partition=1), commit(5, partition=2))),
-    )
-    head, *partitions = metrics.rows(view, metrics.Parameters())
-    assert [row["commit_timestamp"] for row in (head, *partitions)] == [9, 0, 9, 5]
-
-
-def test_a_commit_that_is_gone_was_made_at_the_time_0(tmp_path):
-    gone = [*each(0, commit(0)), batch(1, [(5, commit_key(1, b"g", b"t", 0), None)])]
-    gone += each(2, commit(7, partition=1))
-    view = facts_of(tmp_path, (0, gone))
-    _, row, _ = metrics.rows(view, metrics.Parameters())
-    assert (row["offset"], row["commit_timestamp"]) == (None, 0)
-
-
 def test_the_first_record_of_a_group_that_is_made_is_no_rebalance(tmp_path):
     lives = [(0, []), (1, [b"a"]), (1, [b"a"]), (2, [b"a"])]
     records = [(at, group_key(b"g"), group_value(*life)) for at, life in enumerate(lives)]
     (head,) = metrics.rows(facts_of(tmp_path, (0, each(0, *records))), metrics.Parameters())
     assert head["rebalances"] == 2
-
-
-@pytest.mark.parametrize(("partitions", "idle"), [([], True), ([3], False)])
-def test_a_member_with_a_topic_of_no_partitions_is_idle(partitions, idle):
-    member = {"current_assignment": [{"topic": "t", "partitions": partitions}]}
-    assert metrics.is_idle(member) == idle
 
 
 @pytest.mark.parametrize(("ms", "text"), [(1005, "1.005"), (1050, "1.050"), (999, "0.999")])
@@ -206,13 +158,6 @@ def test_a_time_in_seconds_has_all_digits_of_its_milliseconds(ms, text):
 
 
 # ---- undo and tables
-
-
-def test_both_times_of_an_offset_are_reported_and_what_a_reset_would_add(tmp_path):
-    view = facts_of(tmp_path, (0, each(0, commit(100, offset=10), commit(200, offset=25))))
-    (row,) = undo.rows(view, undo.Parameters(150))
-    assert (row["commit_timestamp"], row["latest_commit_timestamp"]) == (100, 200)
-    assert (row["offset"], row["latest_offset"], row["difference"]) == (10, 25, -15)
 
 
 def test_a_transaction_that_is_committed_at_the_very_time_counts(tmp_path):
@@ -234,42 +179,6 @@ def test_a_cell_says_no_where_something_is_not_and_a_dash_where_it_is_not_known(
 # ---- the first time that there is, and the first and last of a range
 
 
-def test_a_transaction_that_has_ended_holds_nothing_whatever_is_read_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
-    closed = [
-        open_commit(0, 1, group=b"x"),
-        *each(1, commit(2)),
-        marker(2, 5, 3, commit=True),
-        *each(3, commit(4)),
-    ]
-    view = facts_of(tmp_path, (0, closed), (4, each(4, commit(5, group=b"y"))))
-    assert held(view) == [True, False, False]
-
-
-def test_commits_at_time_0_have_intervals_like_any_other(tmp_path):
-    view = facts_of(tmp_path, (0, each(0, commit(0), commit(300), commit(600))))
-    (row,) = growth.rows(view, growth.Parameters())
-    assert row["interval_ms"] == 300
-
-
-def test_a_finding_at_time_0_has_that_time(tmp_path):
-    view = facts_of(tmp_path, (0, each(0, commit(0, offset=9), commit(0, offset=5))))
-    (row,) = audit.rows(view, audit.Parameters(only=("rewind",)))
-    assert (row["timestamp"], row["first"], row["last"]) == (0, 0, 0)
-
-
-@pytest.mark.parametrize(("began_ms", "text"), [(0, " in 1.5 s"), (-1, "")])
-def test_rewinds_again_and_again_say_in_which_time_if_it_is_known(tmp_path, began_ms, text):
-    times = (began_ms, began_ms, 700, 900, 1200, 1500)
-    records = [
-        commit(at, offset=offset) for at, offset in zip(times, (9, 4, 8, 3, 7, 1), strict=True)
-    ]
-    (row,) = audit.rows(
-        facts_of(tmp_path, (0, each(0, *records))), audit.Parameters(only=("rewind",))
-    )
-    assert row["detail"] == f"set back 3 times{text}, between 1 and 9, by 16 offsets together"
-
-
 @pytest.mark.parametrize("pieces", [1, 1 << 20])
 def test_the_first_and_the_last_moment_of_a_range_belong_to_it(tmp_path, monkeypatch, pieces):
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", pieces)
@@ -288,29 +197,3 @@ def test_the_first_and_the_last_moment_of_a_range_belong_to_it(tmp_path, monkeyp
         options = {"since_ms": since_ms, "at_ms": at_ms}
         whole = list(audit.rows(PartitionView(0, segments, **options), rewinds))
         assert [row["timestamp"] for row in whole] == expected
-
-
-@pytest.mark.parametrize(("in_transaction", "skipped"), [(False, [(10, 9000)]), (True, [])])
-def test_a_transaction_sets_no_offset_from_outside_of_a_group(tmp_path, in_transaction, skipped):
-    def moved(offset, at_ms, to):
-        records = [commit(at_ms, offset=to)]
-        if not in_transaction:
-            return each(offset, *records)
-        opened = batch(offset, records, producer_id=5, transactional=True)
-        return [opened, marker(offset + 1, 5, at_ms, commit=True)]
-
-    generations = [
-        (ms, group_key(b"g"), group_value(ms, ids)) for ms, ids in ((1, [b"m"]), (2, []))
-    ]
-    folder = tmp_path / "__consumer_offsets-0"
-    folder.mkdir()
-    head, tail = each(0, *generations, commit(3, offset=10)), moved(3, 4, 9000)
-    for base_offset, batches in ((0, head), (3, tail)):
-        (folder / f"{base_offset:020}.log").write_bytes(b"".join(batches))
-    (segments,) = find_segments([folder]).partitions().values()
-    skips = audit.Parameters(only=("skip",))
-    for rows in (
-        audit.rows(PartitionView(0, segments), skips),
-        answer_in_pieces(segments, audit, skips, {}),
-    ):
-        assert [(row["previous_offset"], row["offset"]) for row in rows] == skipped

@@ -176,6 +176,7 @@ def test_a_marker_of_one_producer_decides_nothing_of_another(tmp_path):
     assert commits.tombstone.tolist() == [False, False, False, True]
 
 
+@pytest.mark.slow
 def test_the_log_of_a_million_records_is_read_as_it_is():
     rows = 0
     for view in read_partitions([wide()]):

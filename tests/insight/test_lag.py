@@ -238,14 +238,6 @@ def test_lag_in_time_lies_between_two_samples(tmp_path):
     assert [row["lag_ms_min"] for row in rows if row["time"] == 4000] == [None]
 
 
-def test_an_end_that_stands_still_between_two_samples_is_no_topic_made_anew(tmp_path):
-    text = "time,topic,partition,offset\n1000,t,1,10\n2000,t,1,10\n3000,t,1,12\n"
-    rows, _ = lag_rows(tmp_path, text, "--latest")
-    # 10 is committed. Record 10 was written after 2000, when the end was still 10, and by 3000.
-    bounds = [(row["lag_ms_min"], row["lag_ms_max"]) for row in rows if row["partition"] == 1]
-    assert bounds == [(0, 1000)]
-
-
 def test_the_latest_sample_alone_is_shown_where_that_is_asked(tmp_path):
     text = "time,topic,partition,offset\n4000,t,1,90\n6000,t,1,95\n"
     rows, _ = lag_rows(tmp_path, text, "--latest")
@@ -329,18 +321,8 @@ def test_a_wrong_line_is_reported_in_one_line(tmp_path):
     fails("lag", made_log(tmp_path), "--end-offsets", file, says=(file, "line 2"))
 
 
+@pytest.mark.slow
 def test_a_log_of_a_million_records_has_its_lags(tmp_path):
     result = coterie_ok("lag", wide(), "--end-offsets", ENDS / "ends.txt", "--format", "csv")
     rows = csv.DictReader(result.stdout.splitlines())
     assert sum(row["offset"] != "" for row in rows) == 137_385  # golden/logs/README.md
-
-
-def test_a_log_whose_only_record_is_of_time_0_ends_there(tmp_path):
-    folder = tmp_path / "__consumer_offsets-0"
-    folder.mkdir()
-    value = commit_value(7, -1, b"", 0)
-    (folder / f"{0:020}.log").write_bytes(batch(0, [(0, commit_key(1, b"g", b"t", 0), value)]))
-    ends = EndOffsets(True, {("t", 0): (Sample(0, 9), Sample(1, 12))})
-    rows = question_rows(folder, lag, lag.Parameters(ends))
-    shown = [(row["time"], row["status"], row["lag"]) for row in rows]
-    assert shown == [(0, "ok", 2), (1, "beyond_log", None)]

@@ -10,7 +10,7 @@ from support.golden_data import INCIDENTS, json_of, log, records, wide
 from support.insight.healthy_hours import HABITS, healthy_log
 from support.insight.lives import commit, life, member, written
 from support.insight.models import question_rows
-from support.log_writer import batch, marker
+from support.log_writer import batch
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -60,22 +60,6 @@ def test_a_group_that_comes_back_at_the_earliest_offset_reads_again(tmp_path):
     (row,) = findings(tmp_path, "skip", "rewind")
     assert (row["kind"], row["partition"], row["previous_offset"]) == ("rewind", 0, 167)
     assert row["detail"] == "from 167, removed at 2026-11-25T11:11:40.000Z, back to 100, by 67"
-
-
-def test_skips_of_one_request_say_that_another_partition_of_the_topic_was_read_again(tmp_path):
-    removed, back = START + 7 * DAY, START + 8 * DAY
-    for name, resumed, is_doubtful in (("a", 500, False), ("b", 100, True)):
-        folder = tmp_path / name
-        written(
-            folder,
-            commit(START, {0: 167, 1: 170, 2: 180}),
-            commit(removed, {0: None, 1: None, 2: None}),
-            commit(back, {0: 590, 1: 588, 2: resumed}),
-        )
-        (row,) = findings(folder, "skip")
-        assert row["count"] == (2 if is_doubtful else 3)
-        assert ("as other partitions of the topic were" in row["detail"]) == is_doubtful
-        assert row["severity"] == ("progress" if is_doubtful else "data")
 
 
 def test_expire_shows_the_removal_though_the_offset_was_committed_again(tmp_path):
@@ -268,27 +252,6 @@ def test_a_stall_stays_when_its_owner_is_gone_and_names_who_owned_the_partition(
     assert [client["client_id"] for client in row["clients"]] == ["worker-7", "worker-8"]
 
 
-def test_a_stall_that_ended_is_found_with_the_commit_that_ended_it(tmp_path):
-    end = commit(START + 150_000, {0: 500, 1: 9000, 2: 500})
-    written(tmp_path, *stall_log(end))
-    (row,) = findings(tmp_path, "stall")
-    assert row["timestamp"] == START + 150_000
-    assert row["detail"].startswith("stood at 290 for 2m1s from ")
-
-
-def test_a_partition_that_moved_last_at_the_time_0_stands_since_then(tmp_path):
-    """The time 0 is a time like any other; what has none is -1."""
-    written(
-        tmp_path,
-        life(0, 1, member("m", held={"t": [0, 1]})),
-        *(commit(0, {0: offset}) for offset in range(20)),
-        *(commit(1000 * n, {1: n}) for n in range(120)),
-    )
-    (row,) = findings(tmp_path, "stall")
-    assert (row["partition"], row["offset"]) == (0, 19)
-    assert "stands at 19 since 1970-01-01T00:00:00.000Z" in row["detail"]
-
-
 @pytest.mark.parametrize(
     ("name", "appends"),
     [
@@ -346,24 +309,6 @@ def open_log(folder, *more):
     return folder
 
 
-def test_an_open_transaction_names_its_producer_and_its_start_in_each_group(tmp_path):
-    open_log(tmp_path, batch(3, commit(START + 30_000, {1: 1}, b"i")))
-    first, second = findings(tmp_path, "open_transaction")
-    assert (first["group_id"], second["group_id"]) == ("g", "h")
-    since = "2026-11-18T11:06:41.000Z"
-    assert first["detail"] == f"producer 4000 (epoch 9) holds 1 offset since {since}: t-0"
-    assert first["timestamp"] == START + 1000
-    assert findings(tmp_path, "open_transaction", open_ms=60_000) == []
-
-
-def test_a_transaction_that_ended_or_is_young_is_no_finding(tmp_path):
-    ended = tmp_path / "ended"
-    open_log(ended, marker(3, 4000, START + 2000, commit=True))
-    assert findings(ended, "open_transaction") == []
-    young = open_log(tmp_path / "young", batch(3, commit(START + 2000, {1: 1}, b"i")))
-    assert findings(young, "open_transaction") == []
-
-
 def test_groups_shows_what_a_transaction_holds_beside_kafkas_table(tmp_path):
     open_log(tmp_path)
     result = coterie_ok("groups", tmp_path, "--describe", "--group", "h")
@@ -413,5 +358,6 @@ def test_simulated_hours_of_healthy_groups_have_no_losses(seed, tmp_path):
     assert findings(tmp_path, *KINDS, "rewind") == []
 
 
+@pytest.mark.slow
 def test_a_log_of_a_million_commits_has_no_losses():
     assert findings(wide(), *KINDS) == []

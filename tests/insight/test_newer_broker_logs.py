@@ -9,7 +9,6 @@ import pytest
 
 from coterie.base.times import LogClock, format_time
 from coterie.insight.questions import explain
-from coterie.insight.questions.server_log import read_server_log
 from support.commandline import coterie_ok
 from support.insight.incident import (
     FOLDER,
@@ -187,40 +186,6 @@ def test_the_table_leaves_out_what_says_nothing():
     shown = coterie_ok("explain", FOLDER, *LOGS, "--group", "clash").stdout
     assert "[server log: Adding new member clash-1]" in shown
     assert "given member-id" not in shown
-
-
-HEAD = "[2026-11-22 12:15:40,867] INFO [GroupCoordinator id=1 topic=t partition=0] "
-
-
-@pytest.mark.parametrize(
-    ("line", "what", "detail"),
-    [
-        ("[GroupId g h] Member m fenced from the group because the member session expired. (x.Y)",
-         "evicted", "the member session expired"),
-        ("[GroupId g h] Member m fenced from the group because it failed to transition from epoch"
-         " 3 within 300000ms.", "evicted", "it failed to transition from epoch 3 within 300000ms"),
-        ("[GroupId g h] Static Member m with instance id i left the consumer group.", "left", None),
-        ("[GroupId g h] Member m left the share group.", "left", None),
-        ("[GroupId g h][MemberId m] Member m left the streams group. (x.Y)", "left", None),
-        ("[GroupId g h] Streams member m fenced from the group because the member session expired.",
-         "evicted", "the member session expired"),
-        ("[Group g h] Static Member m with instance id i has left group through explicit"
-         " `LeaveGroup` request; client reason: by hand (x.Y)", "left", "by hand"),
-    ],
-)  # fmt: skip
-def test_the_words_of_4x_coordinators_are_read(line, what, detail):
-    (actual,) = read_server_log([HEAD + line])
-    assert (actual.group, actual.what, actual.member_id, actual.detail) == (
-        "g h",
-        what,
-        "m",
-        detail,
-    )
-
-
-def test_a_static_member_that_left_for_now_has_not_left():
-    line = "[GroupId g] Static member m with instance id i temporarily left the consumer group."
-    assert list(read_server_log([HEAD + line])) == []
 
 
 def shifted(path, zone, name):

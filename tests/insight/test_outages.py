@@ -22,18 +22,9 @@ from coterie.insight.groups.outages import (
 from coterie.insight.questions import explain
 from coterie.insight.questions.server_log_lines import SERVER, BrokerLogLine
 from coterie.insight.questions.server_log_phrases import LOADED
-from coterie.insight.records import log_reader
 from coterie.log.folders import find_segments
 from support.insight.pieces import answer_in_pieces
 from support.log_writer import batch, commit, group_key, group_value
-
-
-@pytest.fixture(params=["one piece", "a piece for each batch"], autouse=True)
-def pieces(request, monkeypatch):
-    """The pieces in which a log is read decide nothing."""
-    if request.param != "one piece":
-        monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
-
 
 T0 = 1_795_000_000_123
 
@@ -189,16 +180,6 @@ def test_the_records_of_an_outage_are_whole_if_compaction_ended_before_it(since_
         "f.log", 950, T0 + 7_000,
     )  # fmt: skip
     assert "from 4 to 6" in outage.shown_by
-
-
-@pytest.mark.parametrize("cut", [1, 2, 3, 22, 23, 24])
-def test_the_part_that_begins_shortly_before_a_silence_knows_how_steady_the_writing_was(
-    tmp_path, cut
-):
-    """It ends with batch 23: number 22, 21, 20, 1 or 0 of the second part, or one of the first."""
-    found = reported(tmp_path, silent(), cut=cut)
-    assert [row[:4] for row in found] == [("silence", 1900, 6900, 5000)]
-    assert "(before, 0.1 s at most)" in found[0][4]
 
 
 @pytest.mark.parametrize(

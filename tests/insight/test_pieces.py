@@ -127,7 +127,7 @@ def test_transactions_over_any_pieces_are_reported_as_those_of_the_log_at_once(s
         same_in_pieces(segments, questions, {})
 
 
-@pytest.mark.parametrize("case", ["transactions", "kip848", "old-formats", "compacted"])
+@pytest.mark.parametrize("case", ["transactions", "kip848", "old-formats"])
 def test_a_real_log_in_pieces_gives_the_answers_of_the_log_at_once(case, tmp_path):
     small = find_segments([in_small_segments(log(case), tmp_path, 7)]).partitions()
     for number, segments in find_segments([log(case)]).partitions().items():

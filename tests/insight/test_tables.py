@@ -104,7 +104,7 @@ def test_a_table_that_fits_looks_as_rich_draws_it(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "1000")
     draw = random.Random(1000)
-    for _ in range(200):
+    for _ in range(80):
         pieces = [piece(draw) for _ in range(2)]
         assert shown(pieces, Terminal()) == rich_on_terminal(pieces)
         assert shown(pieces, io.StringIO()) == rich_in_file(pieces)

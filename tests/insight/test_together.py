@@ -1,18 +1,15 @@
 """The number of threads that read a log does not change an answer."""
 
-import tempfile
 from concurrent.futures import CancelledError
 from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.insight.answering import answer
 from coterie.insight.question_engine import QuestionRequest, find_question
-from coterie.insight.questions import expire, explain, group_names, growth, metrics
+from coterie.insight.questions import expire, explain, group_names, growth
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
 from coterie.insight.records.partition_view import read_partitions
@@ -22,16 +19,15 @@ from coterie.report.page import page_data
 from coterie.report.sections import Basis
 from coterie.state import parallel_scan
 from coterie.state.replay_engine import Silent
-from support.examples import examples
 from support.golden_data import log
-from support.insight.compacted_logs import FIRST_MS, folders, operations, written
+from support.insight.compacted_logs import FIRST_MS
 from support.insight.every_question import all_questions, ends_at
 from support.log_writer import batch, commit
 from support.segment_cutter import in_small_segments
 
 THREADS = 3
 BASIS = Basis(now_ms=FIRST_MS + 200_000, retention_ms=1000)
-CASES = ("transactions", "kip848", "old-formats", "compacted")
+CASES = ("transactions", "old-formats")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -62,27 +58,6 @@ def check(home, questions, options):
             assert list(result) == expected, question.NAME
     with threads.each_partition([home], lambda view: look(view, BASIS), **options) as by_threads:
         assert page(by_threads) == page(read_partitions([home], **options))
-
-
-@settings(max_examples=examples(40))
-@given(
-    steps=operations(at_least=10),
-    times=st.lists(st.integers(0, 400_000), min_size=1, max_size=4),
-    wanted=st.sampled_from([None, frozenset({"a"}), frozenset({"b", "c"})]),
-    since=st.sampled_from([None, FIRST_MS + 30_000]),
-    end=st.sampled_from([None, FIRST_MS + 90_000]),
-    which=st.integers(0, 10),
-)
-def test_threads_give_the_answers_of_one(steps, times, wanted, since, end, which):
-    times = [FIRST_MS + ms for ms in times]
-    with tempfile.TemporaryDirectory() as home:
-        made = written(steps)
-        questions = all_questions(times[0], made.now_ms, ends_at(times))
-        for folder in folders(made, home):
-            small = in_small_segments(folder, Path(home) / "small" / Path(folder).name)
-            if small.exists():
-                options = {"groups": wanted, "since_ms": since, "at_ms": end}
-                check(small, [questions[which % len(questions)]], options)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -197,19 +172,3 @@ def test_threads_read_no_further_than_a_log_of_a_time_whose_clock_went_back(tmp_
     (view,) = read_partitions([tmp_path], **options)
     shown = sum(row["records"] for row in growth.rows(view, growth.Parameters()))
     assert shown == (3 if at_ms == 5500 else 2)
-
-
-def test_threads_end_a_log_where_one_does_if_its_times_go_back(tmp_path):
-    folder = tmp_path / "__consumer_offsets-0"
-    folder.mkdir()
-    hour_ms = 3_600_000
-    times = [0, 1000, hour_ms, 2000, 3000, hour_ms + 1000]  # all but two are as of the time
-    for at, ms in enumerate(times):
-        records = [commit(FIRST_MS + ms, offset=100 - at), commit(FIRST_MS + ms, partition=at)]
-        (folder / f"{2 * at:020}.log").write_bytes(batch(2 * at, records))
-    options = {"at_ms": FIRST_MS + 5000}
-    for view in read_partitions([folder], **options):
-        (row,) = [row for row in rows_of(metrics, metrics.Parameters(), view) if not row["topic"]]
-        assert row["commits"] == 4
-    ends = ends_at([FIRST_MS + 500, FIRST_MS + 4000])
-    check(folder, all_questions(FIRST_MS + 500, FIRST_MS + 5000, ends), options)

@@ -200,6 +200,7 @@ def test_corrupt_places_are_left_out_and_reported():
     assert "1 corrupt place was left out" in result.stderr
 
 
+@pytest.mark.slow
 def test_all_groups_of_a_log_of_a_million_records():
     arguments = ("--all-groups", "--at", "2030-01-01T00:00:00Z", "--format", "json")
     result = coterie_ok("undo", wide(), *arguments)
