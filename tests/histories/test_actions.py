@@ -1,5 +1,7 @@
 """What each event does to a run, and for how long: seen in what members do meanwhile."""
 
+import re
+
 import pytest
 
 from coterie.histories import (
@@ -9,6 +11,7 @@ from coterie.histories import (
     Cut,
     DeleteTopic,
     Failover,
+    FailWrite,
     History,
     Join,
     LoseRequest,
@@ -16,7 +19,10 @@ from coterie.histories import (
     Restart,
     RollingDeploy,
     SlowProcessing,
+    SlowWrite,
+    WriteFailed,
     now_ms,
+    run_in_thread,
     sleep,
 )
 from coterie.histories.actions import deployed
@@ -114,6 +120,45 @@ def test_slow_processing_multiplies_the_time_of_records_while_it_lasts():
         is_slow = AT_MS <= work.start_ms < AT_MS + 30_000 and work.member == "member-0"
         took[is_slow].add(work.end_ms - work.start_ms)
     assert took == {True: {700}, False: {100}}
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_record_whose_write_fails_is_processed_after_the_restart(in_thread):
+    class HandsOver(Application):
+        def work(self, records):
+            job = run_in_thread(super().work, records)
+            while not job.done:
+                sleep(10)
+
+    history = History(2, {"t": 4}, 3, (FailWrite(at_ms=AT_MS),), records_per_minute=20)
+    outcome = history.run(HandsOver if in_thread else Application)
+    (note,) = outcome.errors
+    assert type(note.details) is WriteFailed
+    partition, offset = map(int, re.findall(r"\d+", str(note.details)))
+    works = [w for w in outcome._ledger.works["t", partition] if w.offset == offset]
+    assert [work.end_ms > note.at_ms > AT_MS for work in works] == [True]
+    assert not outcome.lost
+    assert not outcome.stuck
+
+
+def test_an_application_that_goes_on_after_a_failed_write_loses_the_record():
+    class GoesOn(Application):
+        def work(self, records):
+            try:
+                super().work(records)
+            except Exception as error:
+                self.store["error"] = str(error)
+
+    outcome = History(1, {"t": 1}, 3, (FailWrite(at_ms=AT_MS),)).run(GoesOn)
+    (item,) = outcome.lost
+    assert f"the write of t-0@{item.first_offset} has failed" == outcome.store["error"]
+
+
+def test_one_record_takes_longer_by_a_slow_write():
+    ledger = ledger_of(SlowWrite(at_ms=AT_MS, lasts_ms=7000))
+    works = [work for works in ledger.works.values() for work in works]
+    slow = [work for work in works if work.end_ms - work.start_ms != 100]
+    assert [(work.member, work.end_ms - work.start_ms) for work in slow] == [("member-0", 7100)]
 
 
 def test_topics_change():

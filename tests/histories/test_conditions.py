@@ -30,6 +30,8 @@ DEFAULTS = {
     "DeleteTopic": {"topic": ""},
     "ExpireOffsets": {},
     "DeleteGroup": {},
+    "FailWrite": {"member": 0},
+    "SlowWrite": {"member": 0, "lasts_ms": 60_000},
 }
 HISTORY = {
     "members": 3, "topics": {"records": 6}, "minutes": 10, "events": (), "settings": {},
@@ -170,7 +172,8 @@ def test_a_strategy_is_of_its_options_and_those_left_out_are_as_documented(monke
     monkeypatch.setattr(strategy, "checked_plan", lambda **options: found.append(options))
     documented = {
         "members": (1, 4), "topics": {"records": 6}, "minutes": 10, "events": None,
-        "most_events": 8, "settings": None, "records_per_minute": 6, "processing_ms": (0, 1000),
+        "most_events": 8, "settings": None, "records_per_minute": (2, 10),
+        "processing_ms": (0, 1000),
         "longest_ms": 60_000, "outputs": None, "static": False,
     }  # fmt: skip
     others = {

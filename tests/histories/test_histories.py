@@ -98,6 +98,23 @@ def test_every_record_is_processed_once_if_the_store_has_the_offsets():
     assert {offset for _, offset in applied} == set(range(12))
 
 
+def test_offsets_by_the_number_of_a_partition_are_found_as_partitions_have_their_own_rates():
+    class MixesTopics(Application):
+        def process(self, records):
+            self.work(records)
+            self.done = getattr(self, "done", {})
+            self.done |= {tp.partition: at for tp, at in records.next_offsets().items()}
+            mine = (tp for tp in self.consumer.assignment() if tp.partition in self.done)
+            self.consumer.commit({tp: self.done[tp.partition] for tp in mine})
+
+    def loses(seed, **options):
+        history = random_history(seed, topics={"orders": 2, "bills": 2}, minutes=4, **options)
+        return bool(history.run(MixesTopics).lost)
+
+    assert any(loses(seed) for seed in range(20))
+    assert not any(loses(seed, records_per_minute=6) for seed in range(20))
+
+
 def test_an_application_that_never_processes_is_stuck():
     class Paused(Application):
         def on_partitions_assigned(self, partitions):

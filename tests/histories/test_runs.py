@@ -44,7 +44,7 @@ def test_options_that_are_left_out_have_their_documented_defaults():
     for seed in range(30):
         assert random_history(seed) == random_history(
             seed, members=(1, 4), topics={"records": 6}, minutes=10, events=None, most_events=8,
-            settings=None, records_per_minute=6, processing_ms=(0, 1000), longest_ms=60_000,
+            settings=None, records_per_minute=(2, 10), processing_ms=(0, 1000), longest_ms=60_000,
             outputs=None, static=False,
         )  # fmt: skip
 

@@ -17,6 +17,7 @@ from coterie.histories.events import (
     ExpireOffsets,
     FailCommit,
     Failover,
+    FailWrite,
     Join,
     LoseRequest,
     LoseResponse,
@@ -24,9 +25,10 @@ from coterie.histories.events import (
     Restart,
     RollingDeploy,
     SlowProcessing,
+    SlowWrite,
 )
 from coterie.histories.history import History
-from coterie.histories.instance import Records, now_ms, producer, run_in_thread, sleep
+from coterie.histories.instance import Records, WriteFailed, now_ms, producer, run_in_thread, sleep
 from coterie.histories.outcome import Outcome
 from coterie.histories.programs import processed, store
 from coterie.histories.strategy import histories, random_history
@@ -43,6 +45,7 @@ __all__ = [
     "Event",
     "ExpireOffsets",
     "FailCommit",
+    "FailWrite",
     "Failover",
     "History",
     "Join",
@@ -54,6 +57,8 @@ __all__ = [
     "Restart",
     "RollingDeploy",
     "SlowProcessing",
+    "SlowWrite",
+    "WriteFailed",
     "histories",
     "now_ms",
     "processed",

@@ -43,6 +43,14 @@ def slow_processing(run: Run, event: events.SlowProcessing, instance: Instance) 
     run.schedule.call_later(event.lasts_ms, setattr, instance, "factor", 1)
 
 
+def fail_write(run: Run, event: events.FailWrite, instance: Instance) -> None:
+    instance.write_fails = True
+
+
+def slow_write(run: Run, event: events.SlowWrite, instance: Instance) -> None:
+    instance.write_ms = event.lasts_ms
+
+
 def lose_request(run: Run, event: events.LoseRequest, instance: Instance) -> None:
     run.cluster.network.lose_request(instance.name, op_of(event.api))
 
@@ -147,6 +155,8 @@ ACTIONS: dict[type[events.Event], Action] = {
     events.Join: join,
     events.Pause: pause,
     events.SlowProcessing: slow_processing,
+    events.FailWrite: fail_write,
+    events.SlowWrite: slow_write,
     events.LoseRequest: lose_request,
     events.LoseResponse: lose_response,
     events.Cut: cut,

@@ -26,7 +26,7 @@ class Conditions:
     minutes: int = 10
     events: tuple[Event, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    records_per_minute: int = 6
+    records_per_minute: int | tuple[int, int] = 6
     processing_ms: tuple[int, int] = (0, 1000)
     outputs: Mapping[str, int] = field(default_factory=dict)
     static: bool = False
@@ -35,7 +35,7 @@ class Conditions:
     def __post_init__(self) -> None:
         within(self.members, "members", 1, MOST_MEMBERS)
         within(self.minutes, "minutes", 1, MOST_MINUTES)
-        within(self.records_per_minute, "records_per_minute", 0, MOST_RATE)
+        rates = span(self.records_per_minute, "records_per_minute", 0, MOST_RATE)
         boolean(self.static, "static")
         integer(self.seed, "seed", 64)
         events = tuple(sequence(self.events, "events"))
@@ -43,6 +43,7 @@ class Conditions:
             if not isinstance(event, Event):
                 raise ArgumentError(f"events must contain events, not {shown(event)}")
         checked = {
+            "records_per_minute": rates[0] if rates[0] == rates[1] else rates,
             "topics": partition_counts(self.topics, "topics", 1),
             "events": events,
             "settings": mapping(self.settings, "settings"),

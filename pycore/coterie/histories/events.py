@@ -79,6 +79,24 @@ class SlowProcessing(Event):
 
 
 @dataclass(frozen=True, repr=False)
+class FailWrite(Event):
+    """The external write of a member's next record fails: :class:`~coterie.histories.WriteFailed`.
+
+    The record is not processed.
+    """
+
+    member: int = 0
+
+
+@dataclass(frozen=True, repr=False)
+class SlowWrite(Event):
+    """The external write of a member's next record takes ``lasts_ms`` longer."""
+
+    member: int = 0
+    lasts_ms: int = 60_000
+
+
+@dataclass(frozen=True, repr=False)
 class LoseRequest(Event):
     """The next request of a member, of this API if one is named, does not arrive."""
 
@@ -161,7 +179,7 @@ EVENTS: dict[str, type[Event]] = {
     for kind in (
         *(Crash, Close, Restart, Join, Pause, SlowProcessing, LoseRequest, LoseResponse, Cut),
         *(Failover, FailCommit, RollingDeploy, AddPartitions, DeleteTopic, ExpireOffsets),
-        DeleteGroup,
+        *(DeleteGroup, FailWrite, SlowWrite),
     )
 }
 """The kinds of events by name."""

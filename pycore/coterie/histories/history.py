@@ -34,8 +34,8 @@ class History(Conditions):
         What happens, in order of time.
     settings : dict
         Settings of every consumer, by Kafka's names; they override those of the application.
-    records_per_minute : int
-        The rate of each partition.
+    records_per_minute : int or tuple of int
+        The rate of each partition, or the least and the most; the seed gives each one its own.
     processing_ms : tuple of int
         The least and the most time that a record takes; drawn for each record by the seed.
     outputs : dict

@@ -31,6 +31,10 @@ RESTART_MS = 1000  # after an exception
 _current: ContextVar[tuple[Instance, Process]] = ContextVar("coterie instance")
 
 
+class WriteFailed(Exception):
+    """The external write of a record has failed, so the record is not processed."""
+
+
 class Records(list[ConsumerRecord]):
     """The records of a poll. To iterate takes the processing time of each; then it is processed.
 
@@ -118,6 +122,10 @@ class Instance:
         None: it is down.
     factor : int
         How many times as long its records take.
+    write_ms : int
+        How much longer its next record takes.
+    write_fails : bool
+        Whether the external write of its next record fails.
     awaiting : list of Event
         Events that strike at its next moment of a kind.
     """
@@ -129,7 +137,7 @@ class Instance:
         self.process: Process | None = None
         self.consumer: Any = None
         self.threads: list[Process] = []
-        self.factor = 1
+        self.factor, self.write_ms, self.write_fails = 1, 0, False
         self.awaiting: list[Event] = []
         self.busy = False
         self._stopping = False
@@ -205,9 +213,10 @@ class Instance:
         self.consumer = consumer = self.make_consumer(settings, process)
         try:
             self._loop(consumer)
-        except KafkaError as error:
-            with contextlib.suppress(KafkaError):  # the first one is what ended it
-                consumer.close()
+        except (KafkaError, WriteFailed) as error:
+            if isinstance(error, KafkaError):
+                with contextlib.suppress(KafkaError):  # the first one is what ended it
+                    consumer.close()  # after another one it might commit the failed record
             self.run.schedule.call_soon(self._end, "failed", RESTART_MS, error)
         else:  # it may still be started again at this moment
             self.run.schedule.call_soon(lambda: self._end("closed", self._restart_ms))
@@ -244,6 +253,11 @@ class Instance:
             if starts.keys() >= self.run.ledger.ends.keys():
                 break
 
+    def fail(self, process: Process | None, error: BaseException) -> None:
+        """End it by an exception; it starts again, unless its process has ended before."""
+        if process is not None and self.process is process:
+            self._end("failed", RESTART_MS, error)
+
     def spawn(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Future:
         """Run a function in a thread."""
         process = Process(self.run.schedule, f"{self.name} thread")
@@ -253,7 +267,10 @@ class Instance:
 
         def program() -> None:
             _current.set((self, process))
-            future.set(function(*args))
+            try:
+                future.set(function(*args))
+            except WriteFailed as error:  # as what the thread hands to the process
+                self.run.schedule.call_soon(self.fail, self.process, error)
             process.alive = False
 
         self.run.schedule.call_soon(process.start, program)  # a program cannot start another
@@ -266,16 +283,19 @@ class Instance:
         return _here()[1]
 
     def work(self, record: ConsumerRecord) -> None:
-        """Take the time that a record takes; then it is processed."""
+        """Take the time of a record; then it is processed, or its write has failed."""
         process = self.thread()
         process.check_alive()
         start_ms = process.now_ms
-        ms = self.run.processing_ms(record) * self.factor
+        ms, self.write_ms = self.run.processing_ms(record) * self.factor + self.write_ms, 0
         if self.awaiting:
             self.strike("processing", ms // 2)
         if ms:
             process.sleep(ms)
         place = record.topic, record.partition
+        if self.write_fails:
+            self.write_fails = False
+            raise WriteFailed(f"the write of {place[0]}-{place[1]}@{record.offset} has failed")
         self.run.ledger.add(place, record.offset, start_ms, process.now_ms, self.name)
 
     def strike(self, moment: str, after_ms: int = 0) -> bool:
@@ -300,6 +320,16 @@ def processing_time(seed: int, record: ConsumerRecord, low: int, high: int) -> i
         return low
     number = _number_of_record(record.topic, record.partition, record.offset)
     return low + mix(seed ^ number) % (high - low + 1)
+
+
+def rate_of(seed: int, topic: str, partition: int, low: int, high: int) -> int:
+    """Return how many records a minute a partition gets; the same in each run.
+
+    Some seeds give all partitions about the same rate, others very different ones.
+    """
+    width = mix(seed) % (high - low + 1)
+    low += mix(seed + 1) % (high - low - width + 1)
+    return low + mix(seed ^ mix(number_of(topic) << 20 ^ partition)) % (width + 1)
 
 
 @lru_cache(maxsize=4096)  # the records of many histories are at the same places

@@ -173,7 +173,7 @@ class Outcome:
 
     @cached_property
     def errors(self) -> list[Note]:
-        """The exceptions of Kafka that ended a member, which then started again."""
+        """The exceptions of Kafka and of writes that ended a member; it then started again."""
         self.show([])
         return [note for note in self._ledger.notes if note.kind == "failed"]
 

@@ -19,6 +19,7 @@ from coterie.histories.outcome import Outcome
 from coterie.histories.played_cluster import PlayedCluster, PlayedSchedule
 from coterie.histories.runner import Run
 from coterie.testing.process import Process
+from coterie.testing.topics import Interval
 
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions
@@ -86,7 +87,7 @@ class Play(Run):
         return PlayedSchedule()
 
     def _make_cluster(
-        self, config: Mapping[str, Any], interval_ms: int | None, _: Any
+        self, config: Mapping[str, Any], interval_ms: Interval, _: Any
     ) -> PlayedCluster:
         return PlayedCluster(
             self.broker,

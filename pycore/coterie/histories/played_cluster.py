@@ -21,6 +21,7 @@ from coterie.errors import CoterieError
 from coterie.histories.played_consumer import PlayedConsumer
 from coterie.testing.process import Process
 from coterie.testing.simulated_cluster import Cluster
+from coterie.testing.topics import Interval
 from coterie.values import Error
 
 STEP_MS = 3000  # as far as the clock moves at once: a consumer's heartbeat interval
@@ -121,7 +122,7 @@ class PlayedCluster(Cluster):
         topics: Mapping[str, int],
         config: Mapping[str, Any],
         *,
-        interval_ms: int | None,
+        interval_ms: Interval,
         schedule: PlayedSchedule,
         group_id: str,
     ) -> None:
@@ -247,6 +248,6 @@ class PlayedCluster(Cluster):
             )
             self.schedule.call_later(load_ms, fault.cancel)
 
-    def create_topic(self, name: str, partitions: int, interval_ms: int | None = None) -> None:
+    def create_topic(self, name: str, partitions: int, interval_ms: Interval = None) -> None:
         """Refuse: only an application's producer would write to it, and a play has none."""
         raise CoterieError(f"outputs: a play has no producer for {name!r}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.confluent import ConfluentConsumer
-from coterie.histories.instance import RESTART_MS, Instance, plain_function
+from coterie.histories.instance import Instance, WriteFailed, plain_function
 from coterie.testing.confluent_types import KafkaException
 from coterie.testing.process import Process
 from coterie.testing.programs import Program, current, running
@@ -116,16 +116,16 @@ class MemberInstance(Instance):
             pass
         except SystemExit as error:
             failed = error if error.code else None
-        except KafkaException as error:
+        except (KafkaException, WriteFailed) as error:
             failed = error
-        self.run.schedule.call_soon(self._ended, process, failed)
+        if failed is not None:
+            self.run.schedule.call_soon(self.fail, process, failed)
+        else:
+            self.run.schedule.call_soon(self._closed, process)
 
-    def _ended(self, process: Process, failed: BaseException | None) -> None:
+    def _closed(self, process: Process) -> None:
         if self.process is process:  # it has not crashed at this moment
-            if failed is None:
-                self._end("closed", self._restart_ms)
-            else:
-                self._end("failed", RESTART_MS, failed)
+            self._end("closed", self._restart_ms)
 
     def stop(self, restart_ms: int | None = None) -> None:
         """Send the program a signal, and start it again ``restart_ms`` after its end."""

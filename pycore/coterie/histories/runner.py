@@ -11,9 +11,9 @@ from coterie.base.arguments import called, function
 from coterie.base.schedule import Schedule
 from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS, deployed
-from coterie.histories.conditions import mapping
+from coterie.histories.conditions import MOST_RATE, mapping, span
 from coterie.histories.events import Event, RollingDeploy
-from coterie.histories.instance import Instance, processing_time
+from coterie.histories.instance import Instance, processing_time, rate_of
 from coterie.histories.invariants import Invariants
 from coterie.histories.ledger import Ledger, Note, PartitionEnd, Place
 from coterie.histories.outcome import Outcome
@@ -21,7 +21,7 @@ from coterie.testing.simulated_cluster import Cluster
 
 if TYPE_CHECKING:
     from coterie.histories.conditions import Application, Conditions
-    from coterie.testing.topics import ConsumerRecord, PartitionLog
+    from coterie.testing.topics import ConsumerRecord, Interval, PartitionLog
 
 MINUTE_MS = 60_000
 REST_MS = 30 * MINUTE_MS  # after the faults: far above every timeout of a consumer's defaults
@@ -57,14 +57,13 @@ class Run:
         self._refuses: Callable[[dict[str, Any]], str | None] | None
         self._refuses = getattr(application, "refuses", None)
         self.deployed: set[str] = set()  # settings that a deploy has changed
-        records = history.records_per_minute * sum(history.topics.values())
+        self._rates = span(history.records_per_minute, "records_per_minute", 0, MOST_RATE)
+        records = self._rates[1] * sum(history.topics.values())
         self._steps_of_records = STEPS_A_RECORD * records  # a minute
         own = mapping(getattr(application, "settings", None), "the application's settings")
         self.settings: dict[str, Any] = {**SETTINGS, **own, **history.settings}
         self.store: dict[Any, Any] = {}
         self.schedule, self.ledger = self._make_schedule(), Ledger()
-        rate = history.records_per_minute
-        self._interval_ms = MINUTE_MS // rate if rate else None
         self.cluster = self._make_cluster(CONFIG, self._interval_ms, make_coordinator)
         for name, partitions in history.outputs.items():
             self.cluster.create_topic(name, partitions, None)
@@ -81,7 +80,7 @@ class Run:
         return Schedule()
 
     def _make_cluster(
-        self, config: Mapping[str, Any], interval_ms: int | None, make_coordinator: Any
+        self, config: Mapping[str, Any], interval_ms: Interval, make_coordinator: Any
     ) -> Cluster:
         return Cluster(
             self.history.topics,
@@ -142,6 +141,11 @@ class Run:
         self._by_name[instance.name] = instance
         instance.start()
 
+    def _interval_ms(self, topic: str, partition: int) -> int | None:
+        """Return how often a partition gets a record."""
+        rate = rate_of(self.history.seed, topic, partition, *self._rates)
+        return MINUTE_MS // rate if rate else None
+
     def processing_ms(self, record: ConsumerRecord) -> int:
         """Return how long a record takes."""
         return processing_time(self.history.seed, record, *self.history.processing_ms)
@@ -187,7 +191,7 @@ class Run:
             self.cluster.produce(name, None)
         for instance in self.instances:
             instance.awaiting.clear()
-            instance.factor = 1
+            instance.factor, instance.write_ms, instance.write_fails = 1, 0, False
             self.cluster.network.heal(instance.name)
             self.cluster.network.end_faults(instance.name)
             instance.resume()
@@ -244,7 +248,7 @@ class Run:
             found |= {(place, offset) for offset in left if offset >= start}
         return found
 
-    def _produce(self, interval_ms: int | None) -> None:
+    def _produce(self, interval_ms: Interval) -> None:
         """Give the topics of the history records at this rate from now on; None: stop."""
         for name in self.history.topics:
             if name in self.cluster.topics:

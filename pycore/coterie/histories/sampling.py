@@ -55,7 +55,7 @@ class Plan:
     events: tuple[type[Event], ...]
     most_events: int
     settings: Mapping[str, Any]
-    records_per_minute: int
+    records_per_minute: tuple[int, int]
     processing_ms: tuple[int, int]
     longest_ms: int
     outputs: Mapping[str, int]
@@ -84,9 +84,7 @@ def checked_plan(**options: Any) -> Plan:
         events=checked_events(options["events"]),
         most_events=within(options["most_events"], "most_events", 0, MOST_EVENTS),
         settings=mapping(options["settings"], "settings"),
-        records_per_minute=within(
-            options["records_per_minute"], "records_per_minute", 0, MOST_RATE
-        ),
+        records_per_minute=span(options["records_per_minute"], "records_per_minute", 0, MOST_RATE),
         processing_ms=span(options["processing_ms"], "processing_ms", 0, MOST_PROCESSING_MS),
         longest_ms=milliseconds(options["longest_ms"], "longest_ms"),
         outputs=partition_counts(options["outputs"], "outputs"),

@@ -48,7 +48,7 @@ def histories(
     events: Iterable[str | type[Event]] | None = None,
     most_events: int = 8,
     settings: Mapping[str, Any] | None = None,
-    records_per_minute: int = 6,
+    records_per_minute: int | tuple[int, int] = (2, 10),
     processing_ms: int | tuple[int, int] = (0, 1000),
     longest_ms: int = 60_000,
     outputs: Mapping[str, int] | None = None,
@@ -71,7 +71,7 @@ def histories(
     settings
         Settings of the consumers, by Kafka's names; of a list, one value is drawn.
     records_per_minute
-        The rate of each partition.
+        The rate of each partition, or the least and the most: each partition has its own.
     processing_ms
         How long a record takes, or the least and the most.
     longest_ms

@@ -20,7 +20,7 @@ from coterie.testing.cluster_coordinator import CountedCoordinator
 from coterie.testing.member import partition_counts
 from coterie.testing.network import Network
 from coterie.testing.topic_log import OffsetsLog
-from coterie.testing.topics import Topic
+from coterie.testing.topics import Interval, Topic
 from coterie.testing.transactions import Transactions
 from coterie.values import Error, OffsetAndMetadata
 
@@ -38,7 +38,8 @@ class Cluster:
     config
         Settings of the coordinator, as of :class:`~coterie.GroupCoordinator`.
     interval_ms
-        Each partition gets a record this often. None: only producers give them records.
+        Each partition gets a record this often, or as often as a function of topic and partition
+        returns. None: only producers give them records.
     schedule
         The clock; default: one that begins at 0.
     latency_ms
@@ -73,7 +74,7 @@ class Cluster:
         topics: Mapping[str, int],
         config: Mapping[str, Any] | None = None,
         *,
-        interval_ms: int | None = 1000,
+        interval_ms: Interval = 1000,
         schedule: Schedule | None = None,
         latency_ms: int = 1,
         racks: Mapping[str, Iterable[Iterable[str]]] | None = None,
@@ -126,7 +127,7 @@ class Cluster:
         """The topics by their names: a copy."""
         return dict(self._topics)
 
-    def create_topic(self, name: str, partitions: int, interval_ms: int | None = 1000) -> None:
+    def create_topic(self, name: str, partitions: int, interval_ms: Interval = 1000) -> None:
         """Create a topic."""
         name = text(name, "name")
         partitions = partition_counts({name: partitions})[name]
@@ -151,7 +152,7 @@ class Cluster:
             self.coordinator.set_topics(delete_topics=[name])
         self._topics_changed()
 
-    def produce(self, name: str, interval_ms: int | None) -> None:
+    def produce(self, name: str, interval_ms: Interval) -> None:
         """Give each partition a record this often from now on; None: stop."""
         self._topic(name).produce(_interval(interval_ms), self.now_ms)
         self.wake_clients()
@@ -379,8 +380,11 @@ def _racks_of(racks: Any) -> dict[str, tuple[frozenset[str], ...]]:
     }
 
 
-def _interval(interval_ms: Any) -> int | None:
-    return None if interval_ms is None else within(interval_ms, "interval_ms", 1, LATEST_MS)
+def _interval(interval_ms: Any) -> Interval:
+    if interval_ms is None or callable(interval_ms):
+        given: Interval = interval_ms
+        return given
+    return within(interval_ms, "interval_ms", 1, LATEST_MS)
 
 
 _LOCAL: dict[str, Callable[..., Any]] = {

@@ -7,6 +7,7 @@ is read. Records that a producer appends stand between them.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from coterie._core.testing.clients import LogEnds
@@ -180,6 +181,9 @@ class PartitionLog(LogEnds):
         )
 
 
+Interval = int | Callable[[str, int], int | None] | None
+
+
 class Topic:
     """A topic.
 
@@ -191,9 +195,9 @@ class Topic:
         How many partitions it has.
     now_ms : int
         The time, ms.
-    interval_ms : int or None
-        Each partition gets a record this often; the partitions take turns. None: only producers
-        give it records.
+    interval_ms : int, function or None
+        Each partition gets a record this often; the partitions take turns. A function of topic and
+        partition gives each one its own interval. None: only producers give it records.
 
     Attributes
     ----------
@@ -202,7 +206,7 @@ class Topic:
     """
 
     def __init__(
-        self, name: str, partitions: int, now_ms: int, interval_ms: int | None = None
+        self, name: str, partitions: int, now_ms: int, interval_ms: Interval = None
     ) -> None:
         self.name, self.interval_ms = name, interval_ms
         self.logs: list[PartitionLog] = []
@@ -215,7 +219,7 @@ class Topic:
             self.logs.append(log)
             self._produce(log, total, now_ms)
 
-    def produce(self, interval_ms: int | None, now_ms: int) -> None:
+    def produce(self, interval_ms: Interval, now_ms: int) -> None:
         """Produce records this often from now on; None: stop."""
         self.interval_ms = interval_ms
         for log in self.logs:
@@ -223,5 +227,7 @@ class Topic:
 
     def _produce(self, log: PartitionLog, total: int, now_ms: int) -> None:
         interval_ms = self.interval_ms
+        if callable(interval_ms):
+            interval_ms = interval_ms(self.name, log.partition)
         turn_ms = 0 if interval_ms is None else (log.partition + 1) * interval_ms // total
         log.produce(now_ms + max(turn_ms, 1), interval_ms, now_ms)
