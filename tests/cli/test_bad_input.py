@@ -9,7 +9,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from support import golden_data
 from support.commandline import (
     COTERIE,
     coterie,
+    coterie_forks,
     coterie_ok,
     coterie_process,
     default_sigint,
@@ -140,13 +140,18 @@ def test_a_partition_in_two_folders(command, log):
     fails(*command, log, other, says=("partition 0 is in two folders", log, other))
 
 
-@pytest.mark.parametrize("name", ["verify", "explain", "expire", "growth", "audit", "metrics"])
+QUESTIONS = ["explain", "expire", "growth", "audit", "metrics"]
+
+
 @pytest.mark.parametrize("what", ["folder", "segment"])
-def test_no_permission_to_read(what, name, log):
-    if os.getuid() != 0 and os.geteuid() != 0:
-        child = {}
-    else:  # everything may be read by root: the child becomes somebody else after its imports
-        child = {"prepare": f"import os; os.setgid({NOBODY}); os.setuid({NOBODY})"}
+def test_no_permission_to_read(what, log):
+    """Root may read everything: the process becomes somebody else after its imports."""
+    modules = [f"coterie.cli.{name}" for name in ("verify", "replay", *QUESTIONS)]
+    modules += [f"coterie.insight.questions.{name}" for name in QUESTIONS]
+    modules += ["coterie.state.local_replay", "coterie.insight.question_engine"]
+    prepare = f"import {', '.join(modules)}\n"
+    if 0 in (os.getuid(), os.geteuid()):
+        prepare += f"os.setgid({NOBODY}); os.setuid({NOBODY})"
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
         copy = Path(place) / "log"
@@ -158,23 +163,12 @@ def test_no_permission_to_read(what, name, log):
             secret = secret / "00000000000000000000.log"
         secret.chmod(0)
         try:
-            fails_as(child, name, copy, says=(secret, "no permission"))
+            ended = coterie_forks([(name, copy) for name in ("verify", *QUESTIONS)], prepare)
         finally:
             secret.chmod(0o755)
-
-
-def fails_as(child, *args, says):
-    modules = ["coterie.cli.replay", "coterie.state.local_replay", f"coterie.cli.{args[0]}"]
-    if args[0] != "verify":
-        modules += ["coterie.insight.question_engine", f"coterie.insight.questions.{args[0]}"]
-    imports = f"import {', '.join(modules)}"
-    code = f"{imports}\n{child.get('prepare', '')}\ncoterie.cli.main()"
-    command = [sys.executable, "-c", code, *map(str, args)]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.returncode == 1, ran.stderr
-    (line,) = ran.stderr.splitlines()
-    for text in says:
-        assert str(text) in line
+    for status, said in ended:
+        (line,) = said.splitlines()
+        assert (status, str(secret) in line, "no permission" in line) == (1, True, True), line
 
 
 def test_an_output_folder_that_is_not_empty(log, tmp_path):
@@ -361,21 +355,26 @@ TO_STANDARD_OUTPUT = [  # every command that writes there, but a server
 ]
 
 
-@pytest.mark.parametrize("command", TO_STANDARD_OUTPUT, ids=" ".join)
-def test_a_reader_of_the_output_that_leaves_stops_the_command_quietly(command, tmp_path):
+NO_READER = """
+import numpy, coterie.insight.question_engine
+from coterie.cli import audit, compare, designs, expire, explain, growth, lag, metrics, report, undo
+read, write = os.pipe(); os.close(read); os.dup2(write, 1); os.close(write)
+"""
+
+
+def test_a_reader_of_the_output_that_leaves_stops_the_command_quietly(tmp_path):
     (tmp_path / "ends").write_text("orders:0:10\n")
     (tmp_path / "trace").write_text('{"format": "coterie-trace", "version": 1, "name": "t"}\n')
     (tmp_path / "lines").touch()
     (tmp_path / "copy").symlink_to(golden_data.log("basic"))
-    has_log = command[0] not in ("designs", "trace", "--version")
-    case = "corrupt/value-empty" if command[0] == "verify" else "default50"
-    log = [golden_data.log(case)] if has_log else []
-    read, write = os.pipe()
-    os.close(read)
-    line = [*COTERIE, *command, *map(str, log)]
-    ran = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, cwd=tmp_path)
-    os.close(write)
-    assert (ran.returncode, ran.stderr) == (1, b"")
+    commands = []
+    for command in TO_STANDARD_OUTPUT:
+        has_log = command[0] not in ("designs", "trace", "--version")
+        case = "corrupt/value-empty" if command[0] == "verify" else "default50"
+        commands.append((*command, *([golden_data.log(case)] if has_log else [])))
+    ended = coterie_forks(commands, NO_READER, cwd=tmp_path)
+    for command, end in zip(commands, ended, strict=True):
+        assert end == (1, ""), command
 
 
 def test_help_and_version_are_answers():

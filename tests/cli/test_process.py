@@ -13,9 +13,7 @@ ALL = ("--describe", "--all-groups")
 SOME_TRACES = sorted((TRACES / "scenarios").glob("v*"))
 RUNS = [
     ("replay", "basic", "--out", "out", "--engine", "local", "--format", "json", "--history"),
-    ("replay", "basic", "--out", "no/out", "--engine", "local", "--on-fault", "pray"),
     ("groups", "basic", *ALL, "--members", "--verbose"),
-    ("groups", "basic", "--describe", "--group", "nobody"),
     ("explain", "basic", "--group", "grp-del-again"),
     ("undo", "basic", *("--group", "grp-reset-cli", "--at", "1795237397237", "-o", "back.csv")),
     ("expire", "basic", "--now", "1795237397237"),
@@ -32,9 +30,6 @@ RUNS = [
     ("serve", "--listen", "0.0.0.0:9092"),
     ("designs", "run", "nothing.json", "--out", "out"),
     ("trace", "run", "traces", "--out", "out"),
-    ("trace", "diff", "traces", "traces"),
-    ("trace", "import", "nothing", "--out", "out"),
-    ("trace", "whatif", "traces/vote-tie.trace.jsonl"),
     ("--help",),
     ("explode",),
 ]

@@ -74,15 +74,6 @@ def test_an_eager_group_has_no_owners_from_its_joins_to_the_assignment(tmp_path)
     assert bounds(folder)[1] == (200 + 200, 1500 + 2000)
 
 
-def test_a_rebalance_lasts_no_longer_than_the_longest_rebalance_timeout(tmp_path):
-    folder = written(
-        tmp_path,
-        life(0, 1, consumer("a", [0]), state_ms=0),
-        life(100_000, 2, consumer("a", [0], rebalanceTimeout=9_000), state_ms=99_900),
-    )
-    assert bounds(folder)[1] == (100, 9_100)
-
-
 def test_times_without_any_member_do_not_count(tmp_path):
     folder = written(
         tmp_path,

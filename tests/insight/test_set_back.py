@@ -5,7 +5,6 @@ import json
 import pytest
 
 from coterie.insight.questions import explain
-from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_batch, encode_value
 from support.commandline import coterie, coterie_ok
@@ -216,16 +215,6 @@ def test_a_silence_after_which_members_of_several_groups_go_at_once_is_reported(
         assert row["cause"].endswith("; soon after, c (h) left or was evicted")
 
 
-@pytest.mark.parametrize(("lost", "apart_ms"), [((b"g",), 0), ((), 0), ((b"g", b"h"), 1_001)])
-def test_a_silence_alone_is_a_lull(tmp_path, lost, apart_ms):
-    log = silent(tmp_path, 30_000, lost, apart_ms)
-    assert not list(rows_of(log, "silence"))
-
-
-def test_members_that_go_within_a_second_go_at_once(tmp_path):
-    assert list(rows_of(silent(tmp_path, 30_000, apart_ms=1_000), "silence"))
-
-
 def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
     line = (
         "[1970-01-01 00:00:12,500] INFO [GroupMetadataManager brokerId=1] Finished loading offsets "
@@ -245,18 +234,6 @@ def test_a_server_log_says_when_a_broker_had_loaded_the_groups(tmp_path):
     (row,) = [row for row in json.loads(result.stdout) if row["event"] == "coordinator_change"]
     assert (row["timestamp"], row["until"]) == (1_000, 15_000)
     assert "loaded the groups at 1970-01-01T00:00:12.500Z [server log]" in row["cause"]
-
-
-def test_a_silence_is_reported_where_each_batch_is_read_by_itself(tmp_path, monkeypatch):
-    home = silent(tmp_path, 30_000)
-    expected = list(rows_of(home, "silence"))
-    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
-    assert list(rows_of(home, "silence")) == expected != []
-
-
-def test_a_pause_is_no_silence_where_groups_write_seldom(tmp_path):
-    assert not list(rows_of(silent(tmp_path / "a", 10_000, step=1_000), "silence"))
-    assert list(rows_of(silent(tmp_path / "b", 10_001, step=1_000), "silence"))
 
 
 def test_the_lines_stand_in_the_table_in_their_place():

@@ -168,17 +168,6 @@ def test_periods_of_flapping_are_one_finding_of_a_group(tmp_path):
     assert not audited(folder, "--only", "flapping", "--flap-count", 5)
 
 
-def test_members_of_one_client_that_start_and_stop_together_do_not_flap(tmp_path):
-    members = [member(name) for name in "abcd"]
-    up = [life(at, at + 1, *members[: at + 1]) for at in range(4)]
-    down = [life(4 + at, 5 + at, *members[at + 1 :]) for at in range(4)]
-    assert not audited(written(tmp_path, *up, *down), "--only", "flapping")
-
-
-def test_a_static_member_that_is_taken_over_does_not_flap(fight):
-    assert not audited(fight, "--only", "flapping")
-
-
 def reader(name, host, *topics):
     return member(name, clientId=name, clientHost=host, topics=list(topics))
 

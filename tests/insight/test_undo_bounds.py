@@ -88,46 +88,6 @@ def test_an_offset_expired_if_its_whole_retention_had_passed(after_ms, options, 
     assert (row["change"], row["offset"], row["latest_offset"]) == ("deleted", 10, None)
 
 
-def test_an_offset_of_a_topic_that_members_use_went_with_the_topic(tmp_path):
-    lives = [life(T0 - 5, 1, member("m", topics=["t"]), group=group) for group in (b"g", b"h")]
-    rows = rows_of(
-        tmp_path,
-        T0 + 1,
-        *lives,
-        commit(T0, {0: 10}),
-        commit(T0, {0: 10}, b"h", b"u"),
-        commit(T0 + 9_000, {0: None}),
-        commit(T0 + 60_000, {0: None}, b"h", b"u"),
-    )
-    assert rows["g", "t", 0]["removal"] == "topic_deleted"
-    assert rows["h", "u", 0]["removal"] == "deleted"
-
-
-@pytest.mark.parametrize(
-    ("other_ms", "topic", "reason"),
-    [
-        (0, b"t", "topic_deleted"),
-        (1_000, b"t", "topic_deleted"),
-        (1_001, b"t", "deleted"),
-        (-1_000, b"t", "topic_deleted"),
-        (-1_001, b"t", "deleted"),
-        (0, b"u", "deleted"),
-    ],
-)
-def test_groups_that_lose_offsets_of_a_topic_within_a_second_lost_the_topic(
-    other_ms, topic, reason, tmp_path
-):
-    removals = [(30_000, b"g", b"t"), (30_000 + other_ms, b"h", topic)]
-    rows = rows_of(
-        tmp_path,
-        T0 + 1,
-        commit(T0, {0: 10}),
-        commit(T0, {0: 10}, b"h", topic),
-        *(commit(T0 + ms, {0: None}, group, of) for ms, group, of in sorted(removals)),
-    )
-    assert [row["removal"] for row in rows.values()] == [reason, reason]
-
-
 def test_the_first_removal_after_the_time_counts_and_those_after_it_are_counted(tmp_path):
     appends = [
         commit(T0, {0: 10}),

@@ -7,6 +7,7 @@ Use one only to test signals, pipes, limits or another environment.
 
 import functools
 import io
+import json
 import os
 import signal
 import subprocess
@@ -41,6 +42,37 @@ def coterie_process(*args, **options):
     command = [*COTERIE, *map(str, args)]
     environment = os.environ | ENVIRONMENT
     return subprocess.run(command, capture_output=True, text=True, env=environment, **options)
+
+
+FORKS = """
+import json, os, sys
+from coterie.cli import main
+
+results, ended = os.dup(1), []
+{prepare}
+for line in json.loads(sys.argv[1]):
+    read, write = os.pipe()
+    if not os.fork():
+        os.dup2(write, 2)
+        sys.argv = ["coterie", *line]
+        sys.exit(main())
+    os.close(write)
+    with open(read, "rb") as error:
+        said = error.read().decode()
+    ended.append((os.waitstatus_to_exitcode(os.wait()[1]), said))
+os.write(results, json.dumps(ended).encode())
+"""
+
+
+def coterie_forks(commands, prepare, **options):
+    """Run commands, each in a fork of one process that did ``prepare``: status and error of each.
+
+    They share what takes the time of a process, its start and imports.
+    """
+    lines = json.dumps([[str(word) for word in command] for command in commands])
+    code = [sys.executable, "-c", FORKS.format(prepare=prepare), lines]
+    ran = subprocess.run(code, stdout=subprocess.PIPE, check=True, **options)
+    return [tuple(end) for end in json.loads(ran.stdout)]
 
 
 class Stream:
