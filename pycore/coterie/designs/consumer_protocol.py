@@ -15,7 +15,7 @@ from coterie.base.schedule import Schedule
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.designs.ledger import TopicPartition
 from coterie.designs.scenario import Scenario
-from coterie.designs.today import DELIVERY_MS, GroupCluster, GroupConsumer, play_in
+from coterie.designs.today import DELIVERY_MS, GroupCluster, GroupConsumer, Who, play_in
 from coterie.errors import ArgumentError, shown
 from coterie.testing.consumer import ConsumerMember
 
@@ -27,28 +27,13 @@ class ProtocolConsumer(GroupConsumer):
 
     member: ConsumerMember
 
-    def __init__(
-        self,
-        cluster: ConsumerProtocolSimulation,
-        name: str,
-        group_id: str,
-        topics: tuple[str, ...],
-        *,
-        server_assignor: str | None,
-    ) -> None:
-        super().__init__(cluster, name, group_id, topics)
+    def __init__(self, cluster: ConsumerProtocolSimulation, who: Who, **options: Any) -> None:
+        super().__init__(cluster, who, protocol="consumer", **options)
         self._moved = cluster.count_moved
-        self.member = ConsumerMember(
-            *(cluster.coordinator, group_id),
-            client_id=name,
-            topics=topics,
-            on_rebalance=self._rebalanced,
-            server_assignor=server_assignor,
-        )
 
     @property
     def in_the_group(self) -> bool:
-        return self.member.member_epoch > 0
+        return self.generation_id > 0
 
     may_commit = in_the_group
 
@@ -106,20 +91,13 @@ class ConsumerProtocolSimulation(GroupCluster):
             [{"topic": topic, "topic_id": self._topic_ids[topic], "partitions": partitions}]
         )
 
-    def _consumer(
-        self,
-        name: str,
-        group_id: str,
-        topics: tuple[str, ...],
-        session_timeout_ms: int | None,
-        strategy: str | None,
-    ) -> ProtocolConsumer:
+    def _consumer(self, who: Who, session_timeout_ms: int | None, strategy: str | None) -> Any:
         if strategy not in ASSIGNORS:
             known = ", ".join(filter(None, ASSIGNORS))
             raise ArgumentError(f"assignor {shown(strategy)} is not known: {known}")
         if session_timeout_ms is not None:
-            self._set_session(group_id, session_timeout_ms)
-        return ProtocolConsumer(self, name, group_id, topics, server_assignor=ASSIGNORS[strategy])
+            self._set_session(who[1], session_timeout_ms)
+        return ProtocolConsumer(self, who, server_assignor=ASSIGNORS[strategy])
 
     def _set_session(self, group_id: str, timeout_ms: int) -> None:
         """Set the session timeout of a group, which is a setting of the broker."""

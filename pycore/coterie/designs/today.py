@@ -99,14 +99,16 @@ class Leaders:
 
 # A consumer of a group: a scripted member that fetches its partitions.
 
+Who = tuple[str, str, tuple[str, ...]]  # a consumer's name, its group and its topics
+
 
 class GroupConsumer:
-    """A member, and its owned partitions in the ledger.
+    """A member, with these options, and its owned partitions in the ledger.
 
     Attributes
     ----------
     member : Member
-        Its client, of either protocol; set by the class of the protocol.
+        Its client, of either protocol.
     away : bool
         Whether it is cut off from the coordinator; it goes on fetching.
     turn : int
@@ -115,14 +117,19 @@ class GroupConsumer:
 
     member: Member
 
-    def __init__(
-        self, cluster: GroupCluster, name: str, group_id: str, topics: tuple[str, ...]
-    ) -> None:
-        self.name, self.group_id, self.topics = name, group_id, topics
-        self._leaders, self._ledger = cluster.leaders, cluster.ledgers[group_id]
+    def __init__(self, cluster: GroupCluster, who: Who, **options: Any) -> None:
+        self.name, self.group_id, self.topics = who
+        self._leaders, self._ledger = cluster.leaders, cluster.ledgers[self.group_id]
         self._commit = cluster.commit
         self.alive, self.away = True, False
         self.turn = 0
+        self.member = Member(
+            *(cluster.coordinator, self.group_id),
+            client_id=self.name,
+            topics=self.topics,
+            on_rebalance=self._rebalanced,
+            **options,
+        )
 
     @property
     def generation_id(self) -> int:
@@ -249,19 +256,13 @@ class GroupCluster:
         """Start a consumer; no live consumer has its name."""
         self.ledgers.open(group_id)
         self.coordinator_of(group_id)
-        consumer = self._consumer(name, group_id, tuple(topics), session_timeout_ms, strategy)
+        consumer = self._consumer((name, group_id, tuple(topics)), session_timeout_ms, strategy)
         self.consumers[name] = consumer
         self._act(consumer, consumer.turn)
         self.schedule.call_later(COMMIT_MS, self._commit, consumer)
 
-    def _consumer(
-        self,
-        name: str,
-        group_id: str,
-        topics: tuple[str, ...],
-        session_timeout_ms: int | None,
-        strategy: str | None,
-    ) -> GroupConsumer:
+    def _consumer(self, who: Who, session_timeout_ms: int | None, strategy: str | None) -> Any:
+        """Make a consumer of the protocol."""
         raise NotImplementedError
 
     def commit(self, consumer: GroupConsumer) -> None:
@@ -423,27 +424,9 @@ class TodayConsumer(GroupConsumer):
 
     member: ClassicMember
 
-    def __init__(
-        self,
-        cluster: GroupCluster,
-        name: str,
-        group_id: str,
-        topics: tuple[str, ...],
-        *,
-        session_timeout_ms: int,
-        assignor: str,
-    ) -> None:
-        super().__init__(cluster, name, group_id, topics)
+    def __init__(self, cluster: GroupCluster, who: Who, **options: Any) -> None:
+        super().__init__(cluster, who, heartbeat_interval_ms=HEARTBEAT_MS, **options)
         self._store = cluster.store
-        self.member = ClassicMember(
-            *(cluster.coordinator, group_id),
-            client_id=name,
-            topics=topics,
-            on_rebalance=self._rebalanced,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            session_timeout_ms=session_timeout_ms,
-            assignor=assignor,
-        )
         self.refresh()
 
     def refresh(self) -> bool:
@@ -479,19 +462,9 @@ class TodaySimulation(GroupCluster):
         super().__post_init__()
         self._awaiting: dict[int, TodayConsumer] = {}  # by the id of the awaited response
 
-    def _consumer(
-        self,
-        name: str,
-        group_id: str,
-        topics: tuple[str, ...],
-        session_timeout_ms: int | None,
-        strategy: str | None,
-    ) -> TodayConsumer:
-        consumer = TodayConsumer(
-            *(self, name, group_id, topics),
-            session_timeout_ms=session_timeout_ms or SESSION_MS,
-            assignor=strategy or "range",
-        )
+    def _consumer(self, who: Who, session_timeout_ms: int | None, strategy: str | None) -> Any:
+        timeout_ms, assignor = session_timeout_ms or SESSION_MS, strategy or "range"
+        consumer = TodayConsumer(self, who, session_timeout_ms=timeout_ms, assignor=assignor)
         self.schedule.call_later(METADATA_MS, self._refresh, consumer)
         return consumer
 
