@@ -6,7 +6,7 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala`` and the response 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from coterie.base.operations import NUMBER
@@ -67,6 +67,28 @@ class _Topics:
     def rows(self) -> list[Row]:
         return [(*topic, entries) for topic, entries in self.errors.items()]
 
+    def accept(
+        self, topics: Iterable[Row], row_of: Callable[..., Row]
+    ) -> Generator[None, None, tuple[Row, ...]]:
+        """Return the rows of known partitions, in slices, and refuse the others.
+
+        ``row_of`` gets a partition and the other fields of its entry.
+        """
+        accepted: list[Row] = []
+        pace = Pace()
+        for *named, partitions in topics:
+            topic = tuple(named)
+            name, count, error = self.find(topic)
+            for run in runs(partitions):
+                if pace.is_over(len(run)):
+                    yield
+                for number, *entry in run:
+                    if 0 <= number < count:
+                        accepted.append(row_of((name, number), *entry))
+                    else:
+                        self.refuse(topic, number, error)
+        return tuple(accepted)
+
 
 def offset_commit(call: Call) -> Slices:
     """Commit offsets, in one step after the partitions are checked in slices.
@@ -76,20 +98,12 @@ def offset_commit(call: Call) -> Slices:
     group_id, generation_id, member_id, instance, retention_ms, topics = call.row
     expiry = -1 if retention_ms == -1 else _wrapped(call.cluster.now_ms + retention_ms)
     requested = _Topics(call, by_ids=call.api_version >= _IDS_SINCE)
-    accepted, pace = [], Pace()
-    for *named, partitions in topics:
-        topic = tuple(named)
-        name, count, error = requested.find(topic)
-        for run in runs(partitions):
-            if pace.is_over(len(run)):
-                yield
-            for number, offset, epoch, timestamp, metadata in run:
-                if 0 <= number < count:
-                    stamp = None if timestamp == -1 else timestamp
-                    row = (name, number), offset, epoch, metadata or "", stamp, expiry
-                    accepted.append((*row, *requested.found_id))
-                else:
-                    requested.refuse(topic, number, error)
+
+    def row_of(key: Row, offset: int, epoch: int, timestamp: int, metadata: str | None) -> Row:
+        stamp = None if timestamp == -1 else timestamp
+        return key, offset, epoch, metadata or "", stamp, expiry, *requested.found_id
+
+    accepted = yield from requested.accept(topics, row_of)
     if not accepted:
         return call.answer((0, requested.rows()))
     if call.api_version == 0:
@@ -99,7 +113,7 @@ def offset_commit(call: Call) -> Slices:
         call.run(_answer_topics(call, requested, rows, lambda topics: (0, topics)))
 
     groups = call.cluster.groups
-    details: tuple[Any, ...] = (tuple(accepted), -1, -1)
+    details: tuple[Any, ...] = (accepted, -1, -1)
     if groups.replays:  # it checks members of consumer groups by the version
         details = (*details, call.api_version, -1)
     return groups.ask_row(_COMMIT, group_id, generation_id, member_id, instance, details, answered)
@@ -116,19 +130,11 @@ def txn_offset_commit(call: Call) -> Slices:
     if by_ids:
         generation_id = member_epoch
     requested = _Topics(call, by_ids=by_ids)
-    accepted, pace = [], Pace()
-    for *named, partitions in topics:
-        topic = tuple(named)
-        name, count, refusal = requested.find(topic)
-        for run in runs(partitions):
-            if pace.is_over(len(run)):
-                yield
-            for number, offset, leader_epoch, metadata in run:
-                if 0 <= number < count:
-                    row = (name, number), offset, leader_epoch, metadata or "", None, -1
-                    accepted.append((*row, *requested.found_id))
-                else:
-                    requested.refuse(topic, number, refusal)
+
+    def row_of(key: Row, offset: int, leader_epoch: int, metadata: str | None) -> Row:
+        return key, offset, leader_epoch, metadata or "", None, -1, *requested.found_id
+
+    accepted = yield from requested.accept(topics, row_of)
     if not accepted:
         return call.answer((0, requested.rows()))
     groups = call.cluster.groups
@@ -160,7 +166,7 @@ def txn_offset_commit(call: Call) -> Slices:
     def answered(error: int, rows: Any) -> None:
         call.run(_answer_topics(call, requested, rows, lambda topics: (0, topics)))
 
-    details: tuple[Any, ...] = (tuple(accepted), producer, epoch)
+    details: tuple[Any, ...] = (accepted, producer, epoch)
     if groups.keeps_topic_ids:
         details = (*details, call.api_version)
     return groups.ask_row(
@@ -295,25 +301,14 @@ def offset_delete(call: Call) -> Slices:
     """
     group_id, topics = call.row
     requested = _Topics(call)
-    accepted, pace = [], Pace()
-    for *named, partitions in topics:
-        topic = tuple(named)
-        name, count, refusal = requested.find(topic)
-        for run in runs(partitions):
-            if pace.is_over(len(run)):
-                yield
-            for (number,) in run:
-                if 0 <= number < count:
-                    accepted.append((name, number))
-                else:
-                    requested.refuse(topic, number, refusal)
+    accepted = yield from requested.accept(topics, lambda key: key)
 
     def answered(error: int, rows: Any) -> None:
         if error:
             return call.answer((error, 0, ()))
         return call.run(_answer_topics(call, requested, rows, lambda topics: (0, 0, topics)))
 
-    call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, tuple(accepted), answered)
+    call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, accepted, answered)
 
 
 def _answer_topics(
