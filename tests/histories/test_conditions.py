@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from coterie import ArgumentError, CoterieError
-from coterie.histories import EVENTS, History, events, random_history, strategy
+from coterie.histories import EVENTS, History, events, profile, random_history, strategy
 from coterie.histories.instance import processing_time
 from coterie.histories.ledger import Work
 from coterie.histories.outcome import Commit, Lost, OutOfOrder, Overlap, Repeated, Stuck
@@ -184,6 +184,15 @@ def test_a_strategy_is_of_its_options_and_those_left_out_are_as_documented(monke
     histories()
     histories(**others)
     assert found == [documented, others]
+
+
+def test_a_profile_is_its_number_of_histories_without_a_deadline_and_other_settings():
+    for name, count in (("quick", 100), ("thorough", 1000)):
+        chosen = profile(name, database=None)
+        assert (chosen.max_examples, chosen.deadline, chosen.database) == (count, None, None)
+    assert profile("quick", max_examples=7).max_examples == 7
+    with pytest.raises(ArgumentError, match="one of quick, thorough, not 'through'"):
+        profile("through")
 
 
 def test_a_record_takes_a_time_of_the_whole_range_and_the_same_each_time():

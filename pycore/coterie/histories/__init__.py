@@ -31,7 +31,7 @@ from coterie.histories.history import History
 from coterie.histories.instance import Records, WriteFailed, now_ms, producer, run_in_thread, sleep
 from coterie.histories.outcome import Outcome
 from coterie.histories.programs import processed, store
-from coterie.histories.strategy import histories, random_history
+from coterie.histories.strategy import histories, profile, random_history
 
 __all__ = [
     "EVENTS",
@@ -63,6 +63,7 @@ __all__ = [
     "now_ms",
     "processed",
     "producer",
+    "profile",
     "random_history",
     "run_in_thread",
     "sleep",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.base.arguments import called, integer
 from coterie.base.extras import missing_module
+from coterie.errors import ArgumentError, shown
 from coterie.histories.choices import Seeded
 from coterie.histories.events import Event
 from coterie.histories.history import History
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
 T = TypeVar("T")
+PROFILES = {"quick": 100, "thorough": 1000}
 
 
 class _Drawn:
@@ -106,6 +108,32 @@ def histories(
         static=static,
     )
     return strategies.composite(lambda draw: draw_history(_Drawn(draw), plan))()
+
+
+def profile(name: str, **options: Any) -> Any:
+    """Return the settings of Hypothesis for a test of histories: a decorator.
+
+    Parameters
+    ----------
+    name
+        ``"quick"``: 100 histories. ``"thorough"``: 1,000, for mistakes that need a coincidence.
+    options
+        Other settings of Hypothesis, by their names; they override those of the profile.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such profile.
+    CoterieError
+        Hypothesis is missing.
+    """
+    if name not in PROFILES:
+        raise ArgumentError(f"name must be one of {', '.join(PROFILES)}, not {shown(name)}")
+    try:
+        from hypothesis import settings
+    except ModuleNotFoundError as error:
+        raise missing_module(error) from error
+    return settings(**{"max_examples": PROFILES[name], "deadline": None, **options})
 
 
 def random_history(seed: int, **options: Any) -> History:
