@@ -1,6 +1,7 @@
 """Load on ``coterie serve`` and on servers that only answer: requests a second, and a CPU second.
 
-    python benchmarks/load/run.py [--seconds 5] [--address HOST:PORT --pid PID] [ROW ...]
+    python benchmarks/load/run.py [--seconds 5] [--kafka 4.4] [ROW ...]
+    python benchmarks/load/run.py --address HOST:PORT --pid PID [ROW ...]
     python benchmarks/load/run.py "life 1000" [--hours 24]
 
 Builds ``load.c`` with the C compiler, starts each server in a process of its own, and prints a
@@ -97,6 +98,7 @@ def main():
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--hours", type=float, default=1.0, help="of a virtual life")
+    parser.add_argument("--kafka", default="3.9", help="the release that coterie serve follows")
     parser.add_argument("--address", metavar="HOST:PORT")
     parser.add_argument("--pid", type=int, default=0)
     args = parser.parse_args()
@@ -119,9 +121,9 @@ def main():
                     with running([*map(str, command)]) as pid:
                         told = load(program, PORT, ("plain", *row[1:]), args.seconds, pid)
                     show(name, server, told)
-            beside, seconds = [], args.seconds
+            beside, seconds = ["--kafka", args.kafka], args.seconds
             if row[0] == "life":
-                beside, seconds = ALIVE, args.hours * HOUR_S
+                beside, seconds = [*beside, *ALIVE], args.hours * HOUR_S
             with running([sys.executable, *SERVE, *beside]) as pid:
                 show(name, "coterie serve", load(program, PORT, row, seconds, pid))
 

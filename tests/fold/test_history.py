@@ -19,12 +19,21 @@ from coterie.state.schemas import SCHEMAS
 from support import log_writer as write
 from support.examples import examples
 from support.fold.load_model import events_of
-from support.fold.made_logs import LOGS, TIMES, as_bytes, laid_out
+from support.fold.made_logs import (
+    IN_ANY_VERSION,
+    LOGS,
+    METADATA,
+    TIMES,
+    as_bytes,
+    laid_out,
+    logs_over,
+)
 from support.fold.pieces import cut_and_merged, history_of, slow
 from support.golden_data import cases, corrupt_cases, segments
 from support.history_model import HistoryModel, commits_of, events_by_batch
 
 MODES = ("skip", "recover", "load", "stop")
+WITH_IDS = LOGS | logs_over(5, 2, 3, METADATA, IN_ANY_VERSION)
 
 
 def rows_of(events, number=0):
@@ -60,7 +69,7 @@ def pieces_of(data, draw):
     return [data[start:end] for start, end in itertools.pairwise(cuts)]
 
 
-@given(LOGS, st.none() | TIMES, st.data())
+@given(WITH_IDS, st.none() | TIMES, st.data())
 @settings(slow, max_examples=examples(60))
 def test_the_rows_are_the_models_in_its_order_however_the_log_is_cut(steps, at_ms, data):
     log = laid_out(steps)
@@ -85,7 +94,7 @@ def test_the_rows_are_the_models_in_its_order_however_the_log_is_cut(steps, at_m
     assert drained(merged()) == (expected, expected)
 
 
-@given(LOGS, st.data())
+@given(WITH_IDS, st.data())
 @settings(slow, max_examples=examples(40))
 def test_histories_that_follow_one_another_are_the_history_of_all(steps, data):
     whole, options = PartialState(ScanOptions(history=True)), ScanOptions(history=True)
@@ -100,7 +109,7 @@ def test_histories_that_follow_one_another_are_the_history_of_all(steps, data):
     assert rows_of_table(whole.to_arrow()["commits"]) == rows_of(expected)
 
 
-@given(LOGS, st.none() | TIMES, st.data())
+@given(WITH_IDS, st.none() | TIMES, st.data())
 @settings(slow, max_examples=examples(200))
 def test_the_commits_are_the_models_in_its_order_in_any_association(steps, at_ms, data):
     log, model = laid_out(steps), HistoryModel(0)
@@ -111,7 +120,7 @@ def test_the_commits_are_the_models_in_its_order_in_any_association(steps, at_ms
     assert history_of(merged.fold(0)) == expected
 
 
-@given(LOGS, st.randoms(use_true_random=False), st.data())
+@given(WITH_IDS, st.randoms(use_true_random=False), st.data())
 @settings(slow, max_examples=examples(200))
 def test_rows_cleared_between_merges_are_those_of_the_whole_and_the_others_keep_their_order(
     steps, chosen, data
@@ -204,7 +213,7 @@ def test_a_transaction_without_a_producer_id_is_one_and_its_marker_decides_it():
     fold = PartitionFold(history=True)
     fold.scan(log)
     rows, from_table = drained([fold])
-    found = [(row[6], *row[12:]) for row in rows]
+    found = [(row[6], *row[12:14]) for row in rows]
     assert found == [(6, None, "committed"), (5, -1, "aborted"), (7, -1, "pending")]
     assert rows == from_table == rows_of(events_by_batch([log], ScanOptions(history=True)))
 
@@ -257,20 +266,21 @@ def test_names_are_read_anew_where_other_bytes_lie_where_a_piece_lay():
 
 
 def state_of_a_history():
-    """What `dump` gives, as a list, and the history's place in it; 6 of its parts are arrays."""
+    """What `dump` gives, as a list, and the history's place in it; 7 of its parts are arrays."""
     fold = PartitionFold(history=True)
+    told = (5, write.commit(5)[1], write.commit_value(5, 0, b"told", 5, bytes(16)))
     fold.scan(
-        write.batch(0, [write.commit(5, metadata=b"told"), (5, write.commit(5)[1], None)])
+        write.batch(0, [told, (5, write.commit(5)[1], None)])
         + write.batch(2, [write.commit(5)], producer_id=3, transactional=True)
         + write.marker(3, 3, 5, commit=1)
         + write.batch(4, [write.commit(5, metadata=b"m")], producer_id=4, transactional=True)
     )
     state = list(dump(fold))
-    (index,) = (i for i, one in enumerate(state) if isinstance(one, tuple) and len(one) == 8)
+    (index,) = (i for i, one in enumerate(state) if isinstance(one, tuple) and len(one) == 9)
     return state, index
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(7))
 def test_a_history_cut_on_its_way_is_refused(part):
     state, index = state_of_a_history()
     whole = state[index]
@@ -287,14 +297,16 @@ def test_a_history_cut_on_its_way_is_refused(part):
 @settings(slow, max_examples=examples(60))
 def test_a_history_changed_on_its_way_is_refused_or_can_be_read(data):
     state, index = state_of_a_history()
-    part = data.draw(st.sampled_from(range(6)))
+    part = data.draw(st.sampled_from(range(7)))
     raw = state[index][part].view("uint8")
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     read_or_refused(state)
 
 
-@pytest.mark.parametrize("at", [60, 64])  # int32s of a row: its group and its topic
-@pytest.mark.parametrize("number", [-1, 1, 2**31 - 1])
+@pytest.mark.parametrize(
+    ("at", "number"),  # int32s of a row: its group, its topic, the number of a topic id, from 1 on
+    [*itertools.product([60, 64], [-1, 1, 2**31 - 1]), (76, -1), (76, 2), (76, 2**31 - 1)],
+)
 def test_a_row_that_names_no_group_or_no_topic_is_refused(at, number):
     state, index = state_of_a_history()
     state[index][0].view(np.uint8)[at : at + 4].view(np.int32)[0] = number

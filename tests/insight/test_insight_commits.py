@@ -23,7 +23,7 @@ from support.log_writer import batch, commit_key, commit_value, group_key, group
 ALL = [*cases(), *(f"corrupt/{case}" for case in corrupt_cases())]
 
 
-NOT_READ = ("leader_epoch", "metadata", "expire_timestamp")
+NOT_READ = ("leader_epoch", "metadata", "expire_timestamp", "topic_id")
 
 
 def log_of(case):
@@ -68,7 +68,7 @@ def test_commits_are_those_of_the_history(case):
     for number, segments in log_of(case).items():
         commits = read_records(segments).only_commits()
         assert list(rows_of(commits, number)) == history(segments, number)
-    assert len(COMMIT_FIELDS) == 14
+    assert len(COMMIT_FIELDS) == 15
 
 
 @pytest.mark.parametrize("case", ["transactions", "compacted", "old-formats"])

@@ -230,11 +230,14 @@ def test_topic_ids_are_those_of_one_process_though_segments_are_cut(
     ]
     log = tmp_path / "a.log"
     log.write_bytes(b"".join(write.each(0, *records)))
-    rows = replayed_rows(session, log)["offsets"]
-    assert rows == local_rows([log])["offsets"]
+    tables = replayed_rows(session, log, history=True)
+    assert tables == local_rows([log], history=True)
+    rows = tables["offsets"]
     found = {(row["offset"], row["topic_id"]) for row in map(json.loads, rows)}
     names = [name and urlsafe_b64encode(name).decode().rstrip("=") for name in ids]
     assert found == {(at, names[at // 7 % len(ids)]) for at in range(930, 1000)}
+    found = {(row["offset"], row["topic_id"]) for row in map(json.loads, tables["commits"])}
+    assert found == {(at, names[at // 7 % len(ids)]) for at in range(1000)}
 
 
 def test_a_time_and_a_choice_of_groups_hold(session, tmp_path):

@@ -1,10 +1,12 @@
 """A slow model of the history of commits: Python tuples, one after another.
 
 An event is ("commit", key, log offset, time, producer id or None, value or None) or ("marker",
-producer id, committed); a value is (offset, leader epoch, metadata, commit time, expiry time).
+producer id, committed); a value is (offset, leader epoch, metadata, commit time, expiry time, topic
+id or None).
 """
 
 import itertools
+from base64 import urlsafe_b64encode
 
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.fold.fold import split_key
@@ -14,7 +16,7 @@ from support.log_writer import commit_key, marker
 NUMBERS = (
     *("kind", "transactional", "outcome", "group", "topic", "partition", "offset"),
     *("leader_epoch", "commit_timestamp", "expire_timestamp", "log_offset", "timestamp"),
-    "producer_id",
+    *("producer_id", "topic_id"),
 )
 
 
@@ -57,12 +59,13 @@ class HistoryModel:
     def row(self, commit, outcome):
         _, key, log_offset, time, producer_id, value = commit
         group, topic, partition = split_key(key)
-        offset, epoch, metadata, committed, expires = value or (None,) * 5
+        offset, epoch, metadata, committed, expires, topic_id = value or (None,) * 6
         return (
             *(decode_utf8(group), self.number, log_offset, None if time == -1 else time),
             *(decode_utf8(topic), partition, offset, epoch),
             *(None if metadata is None else decode_utf8(metadata), committed),
             *(None if expires == -1 else expires, value is None, producer_id, outcome),
+            None if topic_id is None else urlsafe_b64encode(topic_id).decode().rstrip("="),
         )
 
 
@@ -85,6 +88,8 @@ def commits_of(history):
         if not fields["kind"]:
             value = (fields["offset"], fields["leader_epoch"], metadata[row])
             value += (fields["commit_timestamp"], fields["expire_timestamp"])
+            end = 16 * fields["topic_id"]
+            value += (columns["topic_ids"][end - 16 : end].tobytes() if end else None,)
         producer_id = fields["producer_id"] if fields["transactional"] else None
         event = ("commit", key, fields["log_offset"], fields["timestamp"], producer_id, value)
         events.append((event, OUTCOMES[fields["outcome"]]))

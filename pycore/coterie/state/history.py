@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from coterie._core.fold.history import OUTCOMES, History
+from coterie.state.rows import topic_id_text, topic_id_texts
 from coterie.state.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 COMMIT_FIELDS = (
     *("group_id", "offsets_partition", "log_offset", "timestamp", "topic", "partition"),
     *("offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp"),
-    *("tombstone", "producer_id", "outcome"),
+    *("tombstone", "producer_id", "outcome", "topic_id"),
 )
-NAMES = ("group_id", "topic", "outcome")  # columns with few distinct values
+NAMES = ("group_id", "topic", "outcome", "topic_id")  # columns with few distinct values
 ROWS_PER_CHUNK = 1 << 18  # keeps the text of a chunk far below the 2 GiB of an Arrow string
 Row = tuple[Any, ...]
 
@@ -31,8 +32,8 @@ def commit_rows(number: int | None, history: History) -> Iterator[Row]:
 
     ``number`` is the partition of the topic; it goes into each row.
     """
-    for row in history.rows():
-        yield (row[0], number, *row[1:])
+    for group_id, *row, topic_id in history.rows():
+        yield (group_id, number, *row, None if topic_id is None else topic_id_text(topic_id))
 
 
 def stored_schema() -> pa.Schema:
@@ -71,10 +72,13 @@ def _chunk(number: int | None, history: History, start: int, end: int) -> pa.Tab
         **dict.fromkeys(("offset", "leader_epoch", "metadata", "commit_timestamp"), is_tombstone),
         "expire_timestamp": columns["expire_timestamp"] == -1,
         "producer_id": columns["transactional"] == 0,
+        "topic_id": columns["topic_id"] == 0,
     }
+    columns["topic_id"] = columns["topic_id"] - 1  # numbers begin at 1
     columns["outcome"] = columns["outcome"].astype("int32")
     names = {name: to_text(slices(*columns[f"{name}s"])) for name in ("group", "topic")}
     names = {"group_id": names["group"], "topic": names["topic"], "outcome": pa.array(OUTCOMES)}
+    names["topic_id"] = pa.array(topic_id_texts(columns["topic_ids"].tobytes()), pa.string())
     columns["group_id"] = columns.pop("group")
 
     def column(field: pa.Field) -> pa.Array:
@@ -82,7 +86,7 @@ def _chunk(number: int | None, history: History, start: int, end: int) -> pa.Tab
         if mask is not None and mask.all():
             return pa.nulls(end - start, field.type)
         if field.name in names:
-            indices = pa.array(columns[field.name])
+            indices = pa.array(columns[field.name], mask=mask)
             return pa.DictionaryArray.from_arrays(indices, names[field.name], safe=False)
         if field.name == "metadata":
             assert mask is not None  # see above

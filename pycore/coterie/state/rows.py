@@ -54,6 +54,11 @@ def topic_id_text(topic_id: bytes) -> str:
     return urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
 
 
+def topic_id_texts(ids: bytes) -> list[str]:
+    """Return the texts of topic ids that stand end to end."""
+    return [topic_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
+
+
 def pending_rows(fold: PartitionFold) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield (group id, producer id, offset row) for every commit of an open transaction."""
     for producer_id, (group, topic, partition), values in partial.pending_commits(fold):

@@ -160,7 +160,7 @@ def commits() -> pa.Schema:
     """One row per offset commit or tombstone in the log.
 
     ``outcome`` is ``committed``, ``aborted`` or ``pending``. Without a transaction, ``producer_id``
-    is null.
+    is null; ``topic_id`` is as in ``offsets``.
     """
     import pyarrow as pa
 
@@ -172,6 +172,7 @@ def commits() -> pa.Schema:
         pa.field("tombstone", pa.bool_()),
         pa.field("producer_id", pa.int64()),
         pa.field("outcome", pa.string()),
+        pa.field("topic_id", pa.string()),
     )
 
 

@@ -19,7 +19,7 @@ from coterie.base.arrow_text import slices, to_text
 from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.faults import known_faults
 from coterie.state.history import commits_table
-from coterie.state.rows import head_rows, pending_by_group, topic_id_text
+from coterie.state.rows import head_rows, pending_by_group, topic_id_texts
 from coterie.state.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -132,10 +132,7 @@ def offsets_table(fold: PartitionFold) -> pa.Table:
 
     columns = partial.offset_columns(fold)
     count = len(columns["partition"])
-    ids = columns.pop("topic_ids").tobytes()
-    topic_ids = pa.array(
-        [None, *(topic_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16))], pa.string()
-    )
+    topic_ids = pa.array([None, *topic_id_texts(columns.pop("topic_ids").tobytes())], pa.string())
     chunks = [
         _offsets_chunk(columns, topic_ids, start, min(start + ROWS_PER_CHUNK, count))
         for start in range(0, count, ROWS_PER_CHUNK)

@@ -33,7 +33,9 @@ def events_of(log, at_ms):
                 _, (group, topic, partition), value = rest
                 names = [name(raw).encode() for raw in (group, topic)]
                 key = write.commit_key(1, *names, partition)[2:]
-                yield "commit", key, offset, time, producer, value and (*value[:4], -1)
+                yield "commit", key, offset, time, producer, value and (
+                    *value[:4], -1, value[4] if value[4:] else None
+                )  # fmt: skip
 
 
 def model(log, at_ms, follows_4x=False):

@@ -97,15 +97,17 @@ class History:
             Arrays of shape (rows,): ``log_offset``, ``timestamp`` (ms, -1: none),
             ``producer_id``, ``offset``, ``commit_timestamp``, ``expire_timestamp`` (ms, -1:
             none), int64; ``group``, ``topic`` (numbers of names), ``partition``,
-            ``leader_epoch`` (-1: none), int32; ``kind`` (0: a commit, 1: a tombstone),
-            ``transactional`` and ``outcome`` (see ``OUTCOMES``), int8. ``metadata`` (uint8, end to
-            end) is cut at ``metadata_bounds`` (int64, shape (rows + 1,)). ``groups`` and
-            ``topics``: the names' bytes end to end, and the bounds of each name.
+            ``leader_epoch`` (-1: none), ``topic_id`` (number of an id, from 1 on; 0: none), int32;
+            ``kind`` (0: a commit, 1: a tombstone), ``transactional`` and ``outcome`` (see
+            ``OUTCOMES``), int8. ``metadata`` (uint8, end to end) is cut at ``metadata_bounds``
+            (int64, shape (rows + 1,)). ``groups`` and ``topics``: the names' bytes end to end, and
+            the bounds of each name; ``topic_ids``: 16 bytes each.
         """
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows one by one, in the form of the table ``commits``.
 
-        The fields are in the order of its columns, without ``offsets_partition``; times are ms.
+        The fields are in the order of its columns, without ``offsets_partition``; times are ms,
+        topic ids bytes.
         """
     def pending(self) -> History:
         """Return the commits that no marker has decided yet, in order of their log offsets."""

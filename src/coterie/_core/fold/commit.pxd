@@ -6,7 +6,7 @@ from libc.string cimport memset
 from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport (
     NEGATIVE, OK, Cursor, Status, load_i16, load_i32, load_i64, read_i32, read_string16, wrap_add)
-from coterie._core.fold.keytable cimport Table, Value
+from coterie._core.fold.keytable cimport TOPIC_ID_SIZE, Table, Value
 
 # ---- columns that grow together, for scans that fill them ----------------------------------------
 
@@ -24,6 +24,13 @@ cdef list names_from(const Table* table, uint32_t first)
 
 # The names' bytes end to end, and where each begins and the last one ends: two arrays.
 cdef tuple names_as_bytes(const Table* table)
+
+# The bytes of a topic id; None for NULL.
+cdef inline bytes topic_id_bytes(const uint8_t* topic_id):
+    return None if topic_id == NULL else topic_id[:TOPIC_ID_SIZE]
+
+# Number the topic ids of a dump as they were; each is there once.
+cdef int enter_topic_ids(Table* ids, const uint8_t[::1] raw) except -1
 
 # ---- offset commits parsed into C structs that borrow the record's bytes. Partly inlined ---------
 

@@ -15,7 +15,7 @@ from coterie._core.codec.layout import decode_utf8
 from coterie._core.codec.schema cimport slot_of, value_layout, versions_of, walk_group
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
-from coterie._core.fold.keytable cimport Table, Value
+from coterie._core.fold.keytable cimport TOPIC_ID_SIZE, Table, Value, topic_id_number
 
 from coterie.errors import CorruptData
 
@@ -68,6 +68,20 @@ cdef tuple names_as_bytes(const Table* table):
     for i in range(table.count):
         bound[i + 1] = table.entries[i].key_at + table.entries[i].key_size
     return data, bounds
+
+
+cdef int enter_topic_ids(Table* ids, const uint8_t[::1] raw) except -1:
+    cdef Py_ssize_t at
+    cdef int64_t number
+    if raw.shape[0] % TOPIC_ID_SIZE:
+        raise CorruptData("the topic ids of a partial state are cut short")
+    for at in range(0, raw.shape[0], TOPIC_ID_SIZE):
+        number = topic_id_number(ids, &raw[at])
+        if number < 0:
+            raise MemoryError
+        if number != at // TOPIC_ID_SIZE + 1:
+            raise CorruptData("a partial state has a topic id twice")
+    return 0
 
 
 # ---- the rare cases of parsing a commit: values of old versions, non-ASCII names, faults ---------

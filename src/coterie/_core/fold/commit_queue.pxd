@@ -17,7 +17,7 @@ from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.fold.keytable cimport (
     Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, number_topic_id,
     prefetch_entry, prefetch_key, prefetch_slot, prefetch_value, remove_plain, set_plain,
-    table_intern)
+    table_intern, topic_id_at)
 from coterie._core.fold.place_cache cimport (
     PlaceCache, cache_add_names, cache_add_place, cache_find_names, cache_find_place)
 from coterie._core.codec.record cimport record_v2
@@ -155,7 +155,8 @@ cdef inline bint queue_batch(Queue* queue, Table* table, PlaceCache* cache,
             queue_stamp(queue, tracks, &record)
         if buffer != NULL:
             item = &queue.items[queue.count - 1]
-            if not buffer_plain(buffer, &record, NULL if item.tombstone else &item.value):
+            if not buffer_plain(buffer, &record, NULL if item.tombstone else &item.value,
+                                topic_id_at(table.topic_ids, item.value.topic_id)):
                 break
     else:
         if cur.at == cur.end:
@@ -228,4 +229,4 @@ cdef inline bint buffer_parsed(HistoryBuffer* buffer, const Record* record,
     if not commit.tombstone:
         to_value(commit, 0, &value)
     return buffer_commit(buffer, record.offset, record.timestamp, commit.key,
-                         NULL if commit.tombstone else &value) != NULL
+                         NULL if commit.tombstone else &value, commit.topic_id) != NULL

@@ -21,25 +21,25 @@ from coterie._core.codec.cursor cimport MAX_TEXT, load_i16, load_i32, wrap_add
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.fold.commit cimport (
-    Commit, Stamp, Track, Tracks, canonical, commit_key, detail_of, dump_tracks, group_id_of,
-    is_of_4x, join_pending, key_fits, names_as_bytes, record_of, restore_tracks, track_key,
-    track_merge, track_shifted, tracks_fit)
+    Commit, Stamp, Track, Tracks, canonical, commit_key, detail_of, dump_tracks, enter_topic_ids,
+    group_id_of, is_of_4x, join_pending, key_fits, names_as_bytes, record_of, restore_tracks,
+    topic_id_bytes, track_key, track_merge, track_shifted, tracks_fit)
 from coterie._core.fold.commit_queue cimport (
     FULL, buffer_parsed, queue_apply, queue_batch, queue_clear, queue_reserve, to_value)
 from coterie._core.fold.deferred_groups cimport MAX_DEFERRED, deferred_put, only_group_metadata
 from coterie._core.fold.fold_state cimport (
     ALL_MATCH, LOAD, NONE_MATCH, RECOVER, BatchMatch, FoldState, add_fault, add_pending_commit,
     apply_committed, count_faults, end_transaction, excludes, follows_4x, match_batch,
-    producer_of, set_history, topic_id_bytes)
+    producer_of, set_history)
 from coterie._core.fold.fold_state import Committed, Producer, Scanned
 from coterie._core.fold.history cimport (
     GroupView, absorb_history, add_generation, add_pending, begin_fold_change, dump_history,
     end_fold_change, restore_history, row_number)
 from coterie._core.fold.history import GroupLog
 from coterie._core.fold.keytable cimport (
-    TOPIC_ID_SIZE, Entry, Table, Value, coterie_equal, coterie_keyhash, drop_metadata, is_removed,
-    is_visible, number_topic_id, own_all, own_metadata, prefetch_entry, prefetch_slot,
-    remove_plain, set_if_newer, set_plain, set_value, table_intern, topic_id_at)
+    Entry, Table, Value, coterie_equal, coterie_keyhash, drop_metadata, is_removed, is_visible,
+    number_topic_id, own_all, own_metadata, prefetch_entry, prefetch_slot, remove_plain,
+    set_if_newer, set_plain, set_value, table_intern, topic_id_at)
 from coterie._core.fold.names cimport names_forget
 from coterie._core.fold.record_kind cimport (
     ANOTHER_GROUP, FAULTY, GROUP, NEWER, NON_ASCII_COMMIT, PLAIN_COMMIT, TOO_LATE, UNKNOWN,
@@ -185,7 +185,7 @@ cdef int apply_pending(FoldState fold, const Batch* batch, const Record* record,
         raise MemoryError
     to_value(commit, batch_offset, &value)
     add_pending(fold.history, batch.producer_id, record, commit.key, commit.key_size,
-                NULL if commit.tombstone else &value)
+                NULL if commit.tombstone else &value, commit.topic_id)
     return add_pending_commit(producer_of(fold.producers, batch.producer_id), index,
                               NULL if commit.tombstone else &value, commit.topic_id, record,
                               fold.tracks)
@@ -451,7 +451,7 @@ cdef list entries_from(FoldState fold, uint32_t first, dict names):
                     entry.value.batch_offset, entry.value.offset, entry.value.commit_timestamp,
                     entry.value.expire_timestamp, entry.value.leader_epoch,
                     (<const char*>entry.value.metadata)[:entry.value.metadata_size],
-                    topic_id_bytes(topic_id_at(&fold.table, entry.value.topic_id)))))
+                    topic_id_bytes(topic_id_at(&fold.topic_ids, entry.value.topic_id)))))
     finally:
         end_use(&fold.users)
     return rows
@@ -632,7 +632,7 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
             == expires.shape[0] == base_seq.shape[0] == won_seq.shape[0] == flag.shape[0]
             == removed_at.shape[0] == epoch.shape[0] == topic_id.shape[0]):
         raise CorruptData("the columns of a partial state have different lengths")
-    enter_topic_ids(fold, columns["topic_ids"])
+    enter_topic_ids(&fold.topic_ids, columns["topic_ids"])
     for i in range(count):
         if not (key_fits(&keys[0], key_start, key_end[i], keys.shape[0])
                 and start <= end[i] <= min(metadata.shape[0], start + MAX_TEXT)
@@ -654,20 +654,6 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
         key_start, start = key_end[i], end[i]
     if key_start != keys.shape[0] or start != metadata.shape[0]:
         raise CorruptData("a partial state has keys or metadata that are of no entry")
-    return 0
-
-
-cdef int enter_topic_ids(FoldState fold, const uint8_t[::1] ids) except -1:
-    """Number the ids as before; each is there once."""
-    cdef Value value
-    cdef Py_ssize_t at
-    if ids.shape[0] % TOPIC_ID_SIZE:
-        raise CorruptData("the topic ids of a partial state are cut short")
-    for at in range(0, ids.shape[0], TOPIC_ID_SIZE):
-        if number_topic_id(&fold.table, &ids[at], &value) != 0:
-            raise MemoryError
-        if value.topic_id != at // TOPIC_ID_SIZE + 1:
-            raise CorruptData("a partial state has a topic id twice")
     return 0
 
 
@@ -693,7 +679,7 @@ cdef int compose(Table* table, uint32_t index, const Table* of, const Entry* lat
     """Apply `later`, the same key's entry in the next piece `of`, to an entry. -1: no memory."""
     cdef Entry* entry = &table.entries[index]
     cdef Value value = later.value
-    if number_topic_id(table, topic_id_at(of, value.topic_id), &value) != 0:
+    if number_topic_id(table, topic_id_at(of.topic_ids, value.topic_id), &value) != 0:
         return -1
     if later.base_seq >= 0:
         if later.present:

@@ -7,7 +7,7 @@ from coterie._core.fold.commit_queue cimport Queue
 from coterie._core.fold.deferred_groups cimport DeferredGroups
 from coterie._core.fold.history cimport History
 from coterie._core.fold.history_buffer cimport HistoryBuffer
-from coterie._core.fold.keytable cimport TOPIC_ID_SIZE, Table, Value
+from coterie._core.fold.keytable cimport Table, Value
 from coterie._core.fold.place_cache cimport PlaceCache
 from coterie._core.fold.record_kind cimport ParsedRecord, ParsedRecords
 
@@ -19,10 +19,6 @@ cdef object producer_of(dict producers, int64_t producer_id)
 cdef int add_pending_commit(object producer, int64_t index, const Value* value,
                             const uint8_t* topic_id, const Record* record,
                             Tracks* tracks) except -1
-
-# The bytes of a topic id; None for NULL.
-cdef inline bytes topic_id_bytes(const uint8_t* topic_id):
-    return None if topic_id == NULL else topic_id[:TOPIC_ID_SIZE]
 
 # Apply a marker: a COMMIT applies the pending commits; either type drops them and decides their
 # rows in `history`, which may be None.

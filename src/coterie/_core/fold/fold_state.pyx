@@ -14,7 +14,7 @@ from coterie._core.codec.cursor cimport MAX_TEXT, OK, Cursor, load_i16
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.commit cimport (
     KEY_GROUP, Commit, Tracks, apply_tracked, check_group_value, is_of_4x, read_commit_key,
-    read_commit_value, track_pending, tracks_requested)
+    read_commit_value, topic_id_bytes, track_pending, tracks_requested)
 from coterie._core.fold.commit_queue cimport queue_free
 from coterie._core.fold.history cimport History, decide, row_number
 from coterie._core.fold.keytable cimport (

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from coterie._core.codec.batch cimport Record
 from coterie._core.codec.walk cimport Rows, Span
 from coterie._core.fold.history_buffer cimport HistoryBuffer
-from coterie._core.fold.keytable cimport Value
+from coterie._core.fold.keytable cimport TOPIC_ID_SIZE, Value
 
 # ---- group metadata as the fold adds it to a group's log -----------------------------------------
 
@@ -28,6 +28,8 @@ cdef struct PendingCommit:       # packed in bytes; its key and its metadata fol
     int64_t timestamp
     int32_t key_size
     bint tombstone
+    bint has_topic_id
+    uint8_t topic_id[TOPIC_ID_SIZE]
     Value value                  # its metadata is NULL; all zeros in a tombstone
 
 cdef class History:
@@ -41,7 +43,8 @@ cdef void end_fold_change(int* users, History history) noexcept
 
 # A commit of a transaction, by its key without a version; `value` NULL: a tombstone.
 cdef int add_pending(History history, int64_t producer_id, const Record* record,
-                     const uint8_t* key, int32_t key_size, const Value* value) except -1
+                     const uint8_t* key, int32_t key_size, const Value* value,
+                     const uint8_t* topic_id) except -1
 
 # A marker: the producer's pending commits become rows.
 cdef int decide(History history, int64_t producer_id, bint committed) except -1

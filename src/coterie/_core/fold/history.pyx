@@ -17,11 +17,12 @@ from coterie._core.codec.layout cimport MAX_FIELDS, Layout
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.codec.schema cimport slot_of, value_layout, walk_group
 from coterie._core.codec.walk cimport Span, number_at
-from coterie._core.fold.commit cimport KEY_GROUP, key_fits, name_at, names_as_bytes
+from coterie._core.fold.commit cimport (
+    KEY_GROUP, enter_topic_ids, key_fits, name_at, names_as_bytes, topic_id_bytes)
 from coterie._core.fold.history_buffer cimport (
     ABORTED, COMMITTED, PENDING, TOMBSTONE, HistoryBuffer, HistoryRow, buffer_append, buffer_clear,
     buffer_commit, buffer_free, buffer_reserve, metadata_start, names_into)
-from coterie._core.fold.keytable cimport Table, Value
+from coterie._core.fold.keytable cimport TOPIC_ID_SIZE, Table, Value, table_init, topic_id_at
 from coterie._core.fold.names cimport name_number, names_init
 
 from coterie.errors import CorruptData, CoterieError, shown
@@ -340,7 +341,7 @@ OUTCOMES = ("committed", "aborted", "pending")
 COLUMNS = dict.fromkeys(
     ("log_offset", "timestamp", "producer_id", "offset", "commit_timestamp", "expire_timestamp",
      "metadata_bounds"), 8)          # column -> bytes of its integers
-COLUMNS |= dict.fromkeys(("leader_epoch", "group", "topic", "partition"), 4)
+COLUMNS |= dict.fromkeys(("leader_epoch", "group", "topic", "partition", "topic_id"), 4)
 COLUMNS |= dict.fromkeys(("kind", "transactional", "outcome"), 1)
 ROW_BYTES = sum(COLUMNS.values())
 
@@ -353,6 +354,7 @@ cdef class History:
 
     def __cinit__(self):
         names_init(&self.buffer.names)
+        table_init(&self.buffer.topic_ids)
         self.open_transactions = {}
 
     def __dealloc__(self):
@@ -437,7 +439,8 @@ cdef tuple row_at(History history, Py_ssize_t i, dict texts):
             None if tombstone else decode_utf8(metadata_at(buffer, i)),
             None if tombstone else row.commit_timestamp,
             None if row.expire_timestamp == -1 else row.expire_timestamp,
-            tombstone, row.producer_id if row.transactional else None, OUTCOMES[row.outcome])
+            tombstone, row.producer_id if row.transactional else None, OUTCOMES[row.outcome],
+            topic_id_bytes(topic_id_at(&buffer.topic_ids, row.topic_id)))
     finally:
         end_use(&history.users)
 
@@ -462,6 +465,7 @@ cdef dict columns_of(const HistoryBuffer* buffer, Py_ssize_t start, Py_ssize_t e
     cdef int64_t[::1] expires = out["expire_timestamp"], bound = out["metadata_bounds"]
     cdef int32_t[::1] epoch = out["leader_epoch"], group = out["group"]
     cdef int32_t[::1] topic = out["topic"], partition = out["partition"]
+    cdef int32_t[::1] topic_id = out["topic_id"]
     cdef int8_t[::1] kind = out["kind"], transactional = out["transactional"]
     cdef int8_t[::1] outcome = out["outcome"]
     cdef uint8_t[::1] metadata_view = metadata
@@ -476,12 +480,13 @@ cdef dict columns_of(const HistoryBuffer* buffer, Py_ssize_t start, Py_ssize_t e
             committed[i], expires[i] = row.commit_timestamp, row.expire_timestamp
             bound[i + 1] = row.metadata_end - metadata_from
             epoch[i], group[i], topic[i] = row.leader_epoch, row.group, row.topic
-            partition[i], kind[i] = row.partition, row.kind
+            partition[i], kind[i], topic_id[i] = row.partition, row.kind, row.topic_id
             transactional[i], outcome[i] = row.transactional, row.outcome
     cut = {name: column[:n] for name, column in out.items() if name != "metadata_bounds"}
     return {**cut, "metadata": metadata, "metadata_bounds": out["metadata_bounds"],
             "groups": names_as_bytes(&buffer.names.groups),
-            "topics": names_as_bytes(&buffer.names.topics)}
+            "topics": names_as_bytes(&buffer.names.topics),
+            "topic_ids": names_as_bytes(&buffer.topic_ids)[0]}
 
 
 cdef int begin_fold_change(int* users, History history) except -1:
@@ -503,7 +508,8 @@ cdef void end_fold_change(int* users, History history) noexcept:
 
 
 cdef int add_pending(History history, int64_t producer_id, const Record* record,
-                     const uint8_t* key, int32_t key_size, const Value* value) except -1:
+                     const uint8_t* key, int32_t key_size, const Value* value,
+                     const uint8_t* topic_id) except -1:
     cdef PendingCommit commit
     cdef int32_t size = 0 if value == NULL else value.metadata_size
     cdef bytes packed
@@ -516,6 +522,9 @@ cdef int add_pending(History history, int64_t producer_id, const Record* record,
     if value != NULL:
         commit.value = value[0]
         commit.value.metadata = NULL
+        if topic_id != NULL:
+            commit.has_topic_id = True
+            memcpy(commit.topic_id, topic_id, TOPIC_ID_SIZE)
     packed = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>sizeof(PendingCommit) + key_size + size)
     at = PyBytes_AS_STRING(packed)
     memcpy(at, &commit, sizeof(PendingCommit))
@@ -541,7 +550,8 @@ cdef int add_row(HistoryBuffer* buffer, int64_t producer_id, bytes packed,
     memcpy(&commit, PyBytes_AS_STRING(packed), sizeof(PendingCommit))
     commit.value.metadata = key + commit.key_size
     row = buffer_commit(buffer, commit.log_offset, commit.timestamp, key,
-                        NULL if commit.tombstone else &commit.value)
+                        NULL if commit.tombstone else &commit.value,
+                        commit.topic_id if commit.has_topic_id else NULL)
     if row == NULL:
         raise MemoryError
     row.transactional, row.producer_id, row.outcome = 1, producer_id, outcome
@@ -615,8 +625,8 @@ cdef int64_t MAX_ID = 0x7FFFFFFFFFFFFFFF
 
 
 cdef tuple dump_history(History history):
-    """(rows, metadata, bytes and bounds of group names, the same of topic names, open transactions,
-    number of cleared rows)."""
+    """(rows, metadata, bytes and bounds of group names, the same of topic names, bytes of topic
+    ids, open transactions, number of cleared rows)."""
     import numpy as np     # not at import: it takes longer to load than a small log
     cdef HistoryBuffer* buffer = &history.buffer
     cdef uint8_t[::1] row_view, metadata_view
@@ -632,7 +642,8 @@ cdef tuple dump_history(History history):
         pending = {producer_id: tuple(commits)
                    for producer_id, commits in history.open_transactions.items()}
         return (rows, metadata, *names_as_bytes(&buffer.names.groups),
-                *names_as_bytes(&buffer.names.topics), pending, history.cleared)
+                *names_as_bytes(&buffer.names.topics), names_as_bytes(&buffer.topic_ids)[0],
+                pending, history.cleared)
     finally:
         end_use(&history.users)
 
@@ -642,11 +653,13 @@ cdef History restore_history(tuple state):
     cdef History history = History()
     cdef HistoryBuffer* buffer = &history.buffer
     cdef const uint8_t[::1] rows, metadata
-    rows, metadata, groups, group_bounds, topics, topic_bounds, pending, cleared = state
+    (rows, metadata, groups, group_bounds, topics, topic_bounds, topic_ids, pending,
+     cleared) = state
     if rows.shape[0] % sizeof(HistoryRow):
         raise CorruptData("the rows of a history are cut short")
     enter_names(buffer, &buffer.names.groups, groups, group_bounds)
     enter_names(buffer, &buffer.names.topics, topics, topic_bounds)
+    enter_topic_ids(&buffer.topic_ids, topic_ids)
     if not buffer_reserve(buffer, rows.shape[0] // sizeof(HistoryRow), metadata.shape[0]):
         raise MemoryError
     if rows.shape[0]:
@@ -689,7 +702,8 @@ cdef int enter_rows(HistoryBuffer* buffer, Py_ssize_t count) except -1:
                 and row.metadata_end - start <= 0x7FFFFFFF):
             raise CorruptData(f"row {i} of a history's {count} does not fit it")
         if not (0 <= row.group < <int64_t>buffer.names.groups.count
-                and 0 <= row.topic < <int64_t>buffer.names.topics.count):
+                and 0 <= row.topic < <int64_t>buffer.names.topics.count
+                and row.topic_id <= buffer.topic_ids.count):
             raise CorruptData(f"row {i} of a history's {count} names what is not there")
         start = row.metadata_end
     if start != buffer.metadata_size:
@@ -716,6 +730,6 @@ cdef bint pending_fits(object packed) except -1:
     start, size = <const uint8_t*>PyBytes_AS_STRING(packed), len(packed)
     memcpy(&commit, start, sizeof(PendingCommit))
     key_end = <int64_t>sizeof(PendingCommit) + commit.key_size
-    return (0 <= commit.tombstone <= 1
+    return (0 <= commit.tombstone <= 1 and 0 <= commit.has_topic_id <= 1
             and key_fits(start, sizeof(PendingCommit), key_end, size)
             and key_end + commit.value.metadata_size == size)

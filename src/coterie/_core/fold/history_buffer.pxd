@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport load_i32
-from coterie._core.fold.keytable cimport Table, Value
+from coterie._core.fold.keytable cimport Table, Value, table_free, topic_id_at, topic_id_number
 from coterie._core.fold.names cimport (
     Names, Recent, name_number, names_free, names_of)
 
@@ -36,7 +36,8 @@ cdef struct HistoryRow:
     int8_t kind
     int8_t transactional
     int8_t outcome
-    int8_t unused[5]
+    int8_t unused
+    uint32_t topic_id            # number in `topic_ids`, from 1 on; 0: none
 
 cdef struct HistoryBuffer:
     HistoryRow* rows
@@ -44,12 +45,14 @@ cdef struct HistoryBuffer:
     uint8_t* metadata            # of all rows, end to end
     int64_t metadata_size, metadata_capacity
     Names names
+    Table topic_ids
 
 
 cdef inline void buffer_free(HistoryBuffer* buffer) noexcept:
     free(buffer.rows)
     free(buffer.metadata)
     names_free(&buffer.names)
+    table_free(&buffer.topic_ids)
 
 
 cdef inline bint buffer_reserve(HistoryBuffer* buffer, Py_ssize_t rows,
@@ -75,14 +78,17 @@ cdef inline int64_t metadata_start(const HistoryBuffer* buffer, Py_ssize_t row) 
     return buffer.rows[row - 1].metadata_end if row else 0
 
 
-cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value) noexcept nogil:
+cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value,
+                                   const uint8_t* topic_id) noexcept nogil:
     """Add the row of a plain commit; its names, log offset and time are the caller's to fill in.
 
-    A tombstone has a NULL `value`. NULL: no memory.
+    A tombstone has a NULL `value`. The topic id's number in `value` is of another table. NULL: no
+    memory.
     """
     cdef int32_t size = 0 if value == NULL else value.metadata_size
+    cdef int64_t number = 0 if value == NULL else topic_id_number(&buffer.topic_ids, topic_id)
     cdef HistoryRow* row
-    if not buffer_reserve(buffer, 1, size):
+    if number < 0 or not buffer_reserve(buffer, 1, size):
         return NULL
     row = &buffer.rows[buffer.count]
     if value == NULL:
@@ -98,13 +104,13 @@ cdef inline HistoryRow* buffer_add(HistoryBuffer* buffer, const Value* value) no
     row.kind = TOMBSTONE if value == NULL else COMMIT
     row.producer_id = -1
     row.transactional, row.outcome = 0, COMMITTED
-    memset(row.unused, 0, sizeof(row.unused))
+    row.unused, row.topic_id = 0, <uint32_t>number
     buffer.count += 1
     return row
 
 
-cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
-                              const Value* value) noexcept nogil:
+cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record, const Value* value,
+                              const uint8_t* topic_id) noexcept nogil:
     """Add a plain commit whose key can be read and stays there until `names_forget`.
 
     False: no memory.
@@ -112,7 +118,7 @@ cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
     cdef Recent names
     cdef HistoryRow* row
     names_of(&buffer.names, record.key, record.key_size, &names)
-    row = buffer_add(buffer, value)
+    row = buffer_add(buffer, value, topic_id)
     if row == NULL:
         return False
     row.log_offset, row.timestamp = record.offset, record.timestamp
@@ -122,7 +128,8 @@ cdef inline bint buffer_plain(HistoryBuffer* buffer, const Record* record,
 
 
 cdef inline HistoryRow* buffer_commit(HistoryBuffer* buffer, int64_t log_offset, int64_t timestamp,
-                                      const uint8_t* key, const Value* value) noexcept nogil:
+                                      const uint8_t* key, const Value* value,
+                                      const uint8_t* topic_id) noexcept nogil:
     """Add a commit by its key without a version; a name's length may take all of its 16 bits.
 
     NULL: no memory.
@@ -130,7 +137,7 @@ cdef inline HistoryRow* buffer_commit(HistoryBuffer* buffer, int64_t log_offset,
     cdef int32_t group_size = key[0] << 8 | key[1]
     cdef const uint8_t* topic = key + 2 + group_size
     cdef int32_t topic_size = topic[0] << 8 | topic[1]
-    cdef HistoryRow* row = buffer_add(buffer, value)
+    cdef HistoryRow* row = buffer_add(buffer, value, topic_id)
     if row == NULL:
         return NULL
     row.log_offset, row.timestamp = log_offset, timestamp
@@ -152,6 +159,7 @@ cdef inline void buffer_clear(HistoryBuffer* buffer) noexcept:
     buffer.metadata_size = 0
     table_clear(&buffer.names.groups)
     table_clear(&buffer.names.topics)
+    table_clear(&buffer.topic_ids)
 
 
 cdef inline void table_clear(Table* table) noexcept:
@@ -159,6 +167,7 @@ cdef inline void table_clear(Table* table) noexcept:
     memset(table.slots, 0, (table.mask + 1) * sizeof(table.slots[0]))
     table.count = 0
     table.arena_size = 0
+    table.recent_topic_id = 0
 
 
 cdef inline bint names_into(Names* to, Table* to_table, const Table* source,
@@ -178,7 +187,8 @@ cdef inline bint buffer_append(HistoryBuffer* to, const HistoryBuffer* later,
                                Py_ssize_t start, Py_ssize_t end,
                                const int32_t* groups, const int32_t* topics) noexcept:
     """Append rows `start` to `end` of another buffer. `groups` and `topics` are the numbers that
-    its names have here. False: no memory, and no row was added."""
+    its names have here. False: no memory."""
+    cdef int64_t number
     cdef Py_ssize_t i, count = end - start
     cdef int64_t metadata_from = metadata_start(later, start)
     cdef int64_t size = metadata_start(later, end) - metadata_from
@@ -193,6 +203,10 @@ cdef inline bint buffer_append(HistoryBuffer* to, const HistoryBuffer* later,
         row = &to.rows[to.count + i]
         row.metadata_end += to.metadata_size - metadata_from
         row.group, row.topic = groups[row.group], topics[row.topic]
+        number = topic_id_number(&to.topic_ids, topic_id_at(&later.topic_ids, row.topic_id))
+        if number < 0:
+            return False
+        row.topic_id = <uint32_t>number
     to.count += count
     to.metadata_size += size
     return True

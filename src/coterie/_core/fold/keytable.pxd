@@ -74,7 +74,7 @@ cdef struct Table:
     uint32_t borrower_count
     MetadataArena metadata
     Table* topic_ids             # of the values; NULL in a table of names
-    uint32_t recent_topic_id     # the number that was looked up last
+    uint32_t recent_topic_id     # of a table of topic ids: the number that was looked up last
 
 
 cdef inline int table_init(Table* table) except -1:
@@ -188,27 +188,32 @@ cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key
     return table.count - 1
 
 
-cdef inline const uint8_t* topic_id_at(const Table* table, uint32_t number) noexcept nogil:
+cdef inline const uint8_t* topic_id_at(const Table* ids, uint32_t number) noexcept nogil:
     """Return the 16 bytes of a topic id by its number; NULL for 0: none."""
-    return table.topic_ids.arena + (number - 1) * TOPIC_ID_SIZE if number else NULL
+    return ids.arena + (number - 1) * TOPIC_ID_SIZE if number else NULL
+
+
+cdef inline int64_t topic_id_number(Table* ids, const uint8_t* topic_id) noexcept nogil:
+    """Return the number of a topic id, 0 for NULL: none. -1: no memory."""
+    cdef int64_t index
+    if topic_id == NULL:
+        return 0
+    if ids.recent_topic_id == 0 or memcmp(
+            topic_id, topic_id_at(ids, ids.recent_topic_id), TOPIC_ID_SIZE) != 0:
+        index = table_intern(ids, coterie_keyhash(topic_id, TOPIC_ID_SIZE), topic_id,
+                             TOPIC_ID_SIZE)
+        if index < 0:
+            return -1
+        ids.recent_topic_id = <uint32_t>(index + 1)
+    return ids.recent_topic_id
 
 
 cdef inline int number_topic_id(Table* table, const uint8_t* topic_id,
                                 Value* value) noexcept nogil:
     """Set the number of a value's topic id, NULL: none. -1: no memory."""
-    cdef int64_t index
-    value.topic_id = 0
-    if topic_id == NULL:
-        return 0
-    if table.recent_topic_id == 0 or memcmp(
-            topic_id, topic_id_at(table, table.recent_topic_id), TOPIC_ID_SIZE) != 0:
-        index = table_intern(table.topic_ids, coterie_keyhash(topic_id, TOPIC_ID_SIZE), topic_id,
-                             TOPIC_ID_SIZE)
-        if index < 0:
-            return -1
-        table.recent_topic_id = <uint32_t>(index + 1)
-    value.topic_id = table.recent_topic_id
-    return 0
+    cdef int64_t number = topic_id_number(table.topic_ids, topic_id)
+    value.topic_id = <uint32_t>number if number > 0 else 0
+    return -1 if number < 0 else 0
 
 
 cdef inline void prefetch_slot(const Table* table, uint64_t hash) noexcept nogil:
