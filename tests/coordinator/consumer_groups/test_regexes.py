@@ -1,12 +1,15 @@
 """Many regular expressions are resolved together; each matches what it matches alone."""
 
+import json
 import random
 
 import pytest
 
-from coterie import Batch, GroupCoordinator
+from coterie import Batch, GroupCoordinator, run_trace
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie._core.coordinator.consumer.values import matching
+from support.consumer_groups import coordinator as model
+from support.consumer_groups import golden
 
 re2 = pytest.importorskip("re2")
 NAMES = ["", "t", "orders", "orders-2", "t.1", "a" * 249, "ord\u00e9rs", "x\ny"]
@@ -72,3 +75,47 @@ def test_the_first_expression_of_kafkas_map_says_when_all_were_resolved(changes,
     at_ms = 2 * PAUSE_MS * first
     assert not resolves(changes, at_ms + PAUSE_MS)
     assert resolves(changes, at_ms + PAUSE_MS + 1)
+
+
+@pytest.mark.parametrize("behaviour", [*golden.BEHAVIOURS, *golden.NEWER])
+def test_each_record_of_a_member_says_anew_whether_all_read_the_same(behaviour):
+    """ConsumerGroup.updateMember: not only records of a subscription, also current assignments.
+
+    Without n's expression, m's next assignment lets the group count as one that reads the same. So
+    n gets partitions when it comes back, before its expression is resolved, as the slow model says.
+    """
+    topics = [{"topic": name, "topic_id": name * 21 + "A", "partitions": 4} for name in "tuv"]
+    config = {"coterie.behaviour": behaviour}
+    if behaviour >= "4.3":
+        config["group.consumer.assignment.interval.ms"] = 0
+    trace = [{"format": "coterie-trace", "version": 2, "name": "a member comes back",
+              "config": config, "topics": topics[:2]}]  # fmt: skip
+
+    def beat(at_ms, name, epoch, regex=None):
+        joins = {} if regex is None else {
+            "rebalance_timeout_ms": 5000, "topic_partitions": [], "subscribed_topic_names": [],
+            "subscribed_topic_regex": regex}  # fmt: skip
+        trace.append(
+            {
+                "at": at_ms,
+                "id": len(trace),
+                "op": "consumer_group_heartbeat",
+                "group_id": "g",
+                "member_id": name,
+                "member_epoch": epoch,
+                **joins,
+            }
+        )
+
+    beat(0, "m", 0, ".*")
+    beat(11_000, "n", 0, "[uv]")
+    beat(12_000, "n", -1)
+    beat(13_000, "m", 0, ".*")
+    trace.append({"at": 33_000, "id": len(trace), "op": "metadata", "topics": topics[2:]})
+    beat(34_000, "m", 4)  # the new topic raises the epoch after the answer
+    beat(35_000, "n", 0, "[uv]")
+    lines = [json.dumps(event) for event in trace]
+    played = golden.by_kind(run_trace(lines))
+    assert played == golden.by_kind(model.run(lines))
+    targets = [event for event in played[1]["g", False] if event["key"].startswith("AAcAAWcAAW4")]
+    assert len(targets[-1]["value"]) > len("AAABAA==")  # of an empty target

@@ -120,6 +120,7 @@ cdef class ConsumerGroup(Group):
     cdef dict names_count          # Names -> members
     cdef dict regex_count          # regular expression -> members
     cdef dict topic_count          # topic name -> members and resolved expressions that have it
+    cdef Py_ssize_t shared_topics  # of these, with more than one
     cdef dict assignor_count
     cdef int32_t counted_epoch     # of `stable_count`, counted anew when the target epoch moves
     cdef Py_ssize_t stable_count   # members that are reconciled to that epoch

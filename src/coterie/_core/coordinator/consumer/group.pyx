@@ -228,7 +228,7 @@ cdef class ConsumerGroup(Group):
             return False
         if no_names() not in self.names_count:
             return False
-        return max(self.topic_count.values(), default=1) == 1
+        return self.shared_topics == 0
 
     cdef int apply(self, Record record, Subscriptions subscriptions) except -1:
         """Replay a record; CorruptData where Kafka's replay throws."""
@@ -330,6 +330,8 @@ cdef class ConsumerGroup(Group):
             member.revoking = current.revoking
         self.count_stable(member, 1)
         take_instance(self, member)
+        # Expressions may have come and gone since, which alone does not count (updateMember).
+        self.homogeneous = self.is_homogeneous()
         if not record.tombstone:
             self.own_all(member.assigned, member.epoch)
             self.own_all(member.revoking, member.epoch)
@@ -403,6 +405,8 @@ cdef class ConsumerGroup(Group):
 
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1:
         cdef bint had = name in self.topic_count
+        cdef Py_ssize_t count = self.topic_count.get(name, 0)
+        self.shared_topics += (count + by > 1) - (count > 1)
         add_count(self.topic_count, name, by)
         if subscriptions is not None:
             if not had:
@@ -844,6 +848,7 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     target.instances, target.resolved = dict(source.instances), dict(source.resolved)
     target.names_count, target.regex_count = dict(source.names_count), dict(source.regex_count)
     target.topic_count = dict(source.topic_count)
+    target.shared_topics = source.shared_topics
     target.assignor_count = dict(source.assignor_count)
     target.counted_epoch, target.stable_count = source.counted_epoch, source.stable_count
     target.uses = copied_uses(source.uses)
