@@ -6,11 +6,15 @@ sent always, and once, as the first, second or third response of its API.
 
 import asyncio
 import copy
+import tempfile
 from contextlib import suppress
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("aiokafka")
 
@@ -19,13 +23,16 @@ from coterie.cli.undo_execute import commit_plan
 from coterie.errors import ArgumentError, CoterieError
 from coterie.live.client_config import ClientConfig
 from coterie.live.cluster import Cluster
+from coterie.live.cluster_errors import ClusterError, Unavailable
 from coterie.live.connections import NEWEST
+from support.examples import examples
 
 KEYS = {api.name: api for api in wire.APIS.values()}
 ENDS = {("t", 0): (10, 100), ("t", 1): (10, 100), ("u", 0): (0, 50)}
 BEFORE = {("t", 0): 20, ("t", 1): 30, ("u", 0): 5, ("v", 7): 1}
 PLAN = {("t", 0): 40, ("t", 1): 130, ("u", 0): 5}
 RESTORED = {("t", 0): 40, ("t", 1): 100, ("u", 0): 5}
+LOOK = 16  # requests; then those of the commit
 NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 7, 40, 2**31 - 1, 2**62)
 CODES = (-1, 3, 6, 16, 25, 29, 69, 12_345)
 TEXTS = ("", "u", "Dead", "Stable", "a\0\x1b[2J")
@@ -37,6 +44,64 @@ NOT_READ = {
 QUICK = {"default.api.timeout.ms": "1", "retry.backoff.ms": "0", "retry.backoff.max.ms": "0"}
 
 
+def gone(node, *rest):
+    raise Unavailable("the connection broke")
+
+
+def ended(node, *rest):
+    raise ClusterError("the login has ended")
+
+
+def moved(node):
+    """Let another coordinator take over that has nothing of what was committed."""
+    node.has_now = dict(BEFORE)
+
+
+def coded(code, places):
+    """An error of some partitions, whatever was committed."""
+
+    def lie(node, api, answer, held):
+        for row in answer["topics"][0]["partitions"][:places] if api == "OffsetCommit" else ():
+            row["errorCode"] = code
+        return answer
+
+    return lie
+
+
+def not_done(node, api, answer, held):
+    """Say that something was committed, and commit nothing."""
+    if api == "OffsetCommit":
+        node.has_now = held
+    return answer
+
+
+def without_rows(node, api, answer, held):
+    return answer | {"topics": answer["topics"][1:]} if api == "OffsetCommit" else answer
+
+
+def throttled(node, api, answer, held):
+    return answer | {"throttleTimeMs": 2**31 - 1}
+
+
+BEFORE_IT = {  # a request: what happens meanwhile
+    "refused": gone,
+    "no longer allowed": ended,
+    "another commits": lambda node: node.has_now.update({("t", 0): 55}),
+    "the group is deleted": lambda node: node.has_now.clear(),
+    "the coordinator moves": moved,
+}
+AFTER_IT = {
+    "the answer is lost": gone,
+    "the answer is to no request": ended,
+    "committed, with an error": coded(16, 9),
+    "committed, with an error of one": coded(29, 1),
+    "committed in time or not": coded(7, 1),
+    "not committed, without an error": not_done,
+    "without rows": without_rows,
+    "throttled for weeks": throttled,
+}
+
+
 class Node:
     """A broker of the cluster; ``lie`` changes its responses of an API, by their number."""
 
@@ -45,18 +110,33 @@ class Node:
     def __init__(self, api=None, lie=None, when=None, members=(), old=False):
         self.api, self.lie, self.when, self.members, self.old = api, lie, when, members, old
         self.has_now, self.made, self.count, self.told = dict(BEFORE), [], 0, []
+        self.turns, self.number, self.replaced = {}, 0, {}
 
     def has(self, api):
         return api != "ConsumerGroupDescribe" or not self.old
 
     async def ask(self, api, body):
+        turn = self.turns.get(self.number)
+        self.number += 1
+        if turn in BEFORE_IT:
+            BEFORE_IT[turn](self)
+        held = dict(self.has_now)
+        answer = self.answer(api, body)
+        if api == "OffsetCommit":
+            for place in self.made[-1] if self.made else ():
+                self.replaced.setdefault(place, held.get(place))
+        if turn in AFTER_IT:
+            answer = AFTER_IT[turn](self, api, answer, held)
+        if api == "OffsetFetch":
+            self.told.append(answer)
+        return answer
+
+    def answer(self, api, body):
         answer = as_sent(api, getattr(self, api)(body))
         if api == self.api:
             if self.when in (None, self.count):
                 answer = as_sent(api, self.lie(answer))
             self.count += 1
-        if api == "OffsetFetch":
-            self.told.append(answer)
         return answer
 
     def Metadata(self, body):
@@ -257,6 +337,7 @@ def test_an_honest_cluster_gets_the_plan(tmp_path, monkeypatch):
     assert node.made == [{("t", 0): 40, ("t", 1): 100}]
     assert node.has_now == BEFORE | RESTORED
     assert saved == {place: BEFORE[place] for place in PLAN}
+    assert node.number == LOOK + 4
 
 
 @pytest.mark.parametrize("api", REQUESTS)
@@ -279,3 +360,38 @@ def test_no_lie_about_a_group_with_members_gets_a_commit(api, tmp_path, monkeypa
     for lie, name in lies_of(api, honest_response(api, **of_members)):
         node = Node(api, lie, **of_members)
         assert (executed(node, tmp_path, monkeypatch), node.made) == ((None, None), []), name
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.dictionaries(
+        st.integers(LOOK, LOOK + 9), st.sampled_from([*BEFORE_IT, *AFTER_IT]), max_size=4
+    ),
+    st.sampled_from(("1", "1000")),
+)
+def test_whatever_happens_meanwhile_outcomes_and_file_are_true(turns, limit_ms):
+    """Lost answers, moves, commits of others, errors of what was done: at any request."""
+    node = Node()
+    node.turns = turns
+    with (
+        tempfile.TemporaryDirectory() as home,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setitem(QUICK, "default.api.timeout.ms", limit_ms)
+        outcomes, saved = executed(node, Path(home), patch)
+    if outcomes is None:
+        assert not node.made
+        return
+    for row in outcomes:
+        place, note = (row["topic"], row["partition"]), row["note"] or ""
+        assert row["outcome"] in ("committed", "unchanged") or note
+        if row["outcome"] == "committed":
+            assert place in node.replaced
+            assert told(node, -1)[place] == RESTORED[place]
+        elif place in node.replaced:
+            doubt = "may have been committed", "meanwhile", "and then has", "the broker answers"
+            assert any(words in note for words in doubt)
+            assert told(node, -1).get(place) != RESTORED[place] or doubt[0] in note
+    for place, offset in node.replaced.items():
+        if "another commits" not in turns.values():  # between a look and a commit nobody sees it
+            assert saved.get(place) == offset

@@ -42,9 +42,7 @@ class Cluster:
     async def commit(self, cluster, group, offsets, before):
         changes = {place: at for place, at in offsets.items() if before.get(place) != at}
         self.made += [(group, changes)] if changes else []
-        if isinstance(self.codes, ClusterError):
-            raise self.codes
-        return Committed(dict.fromkeys(offsets, 0) | (self.codes or {}), {}, {})
+        return Committed(dict.fromkeys(offsets, 0) | (self.codes or {}), {}, {}, {})
 
 
 @pytest.fixture
@@ -146,8 +144,12 @@ def test_each_partition_that_fails_has_its_reason(executed):
 
 
 def test_a_coordinator_that_refuses_is_the_reason_of_what_was_to_be_committed(executed):
-    logs, refused = {("t", 0): (0, 9), ("t", 1): (0, 9)}, ClusterError("gone")
-    cluster = Cluster({"g": {("t", 0): 5}}, logs, codes=refused)
+    cluster = Cluster({"g": {("t", 0): 5}}, {("t", 0): (0, 9), ("t", 1): (0, 9)})
+
+    async def refused(*args):
+        return Committed({("t", 0): 0}, {}, {}, {("t", 1): "gone"})
+
+    cluster.commit = refused
     outcomes, _ = executed(cluster, {("g", "t", 0): 5, ("g", "t", 1): 6})
     assert [(row["outcome"], row["note"]) for row in outcomes] == [
         ("unchanged", None),
@@ -291,7 +293,7 @@ def test_offsets_that_changed_meanwhile_are_outcomes_if_the_file_cannot_be_writt
 
     async def with_changes(*args):
         monkeypatch.setattr("coterie.cli.undo_execute.whole_file", full)
-        return Committed({}, {("t", 0): 6, ("t", 1): None}, {})
+        return Committed({}, {("t", 0): 6, ("t", 1): None}, {}, {})
 
     cluster.commit = with_changes
     outcomes, saved = executed(cluster, {("g", "t", 0): 5, ("g", "t", 1): 5})

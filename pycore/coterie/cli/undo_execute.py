@@ -309,16 +309,12 @@ async def _commit(cluster: Cluster, plan: GroupPlan) -> None:
 
     What it has already is looked at once more, too.
     """
-    from coterie.live.cluster_errors import ClusterError, refusal
+    from coterie.live.cluster_errors import refusal
     from coterie.live.cluster_groups import commit
 
     if not plan.offsets:
         return
-    try:
-        codes, changed, missing = await commit(cluster, plan.group, plan.offsets, plan.before)
-    except ClusterError as error:
-        plan.notes.update(dict.fromkeys(plan.changes(), str(error)))
-        return
+    codes, changed, missing, failed = await commit(cluster, plan.group, plan.offsets, plan.before)
     for place in plan.offsets:
         code = codes.get(place)
         if place in missing:
@@ -327,6 +323,8 @@ async def _commit(cluster: Cluster, plan: GroupPlan) -> None:
         elif place in changed and changed[place] != plan.offsets[place]:
             is_now = "removed" if changed[place] is None else f"set to {changed[place]}"
             plan.notes[place] = f"the offset was {is_now} meanwhile, and was not overwritten"
+        elif place in failed:
+            plan.notes[place] = failed[place]
         elif code is None:
             plan.notes[place] = "the broker does not say whether it was committed"
         elif code:

@@ -42,17 +42,22 @@ class Committed(NamedTuple):
     Attributes
     ----------
     codes : dict
-        The error code of each partition, by the broker; a partition may be missing.
+        The error code of each partition, by the broker; 0 if the group has the offset after it. A
+        partition may be missing.
     changed : dict
         What the group had before it, where that is not what it had at the look before.
     missing : dict
         What the group has after it, where the broker says that an offset was committed which the
         group does not have.
+    failed : dict
+        Why it is not known whether an offset was committed: a request failed, and so did those
+        after it.
     """
 
     codes: dict[Place, int]
     changed: dict[Place, int | None]
     missing: dict[Place, int | None]
+    failed: dict[Place, str]
 
 
 async def list_groups(cluster: Cluster) -> set[str]:
@@ -242,19 +247,14 @@ async def commit(
     or others since. It looks after it, too: only that shows what was committed. No metadata and no
     leader epoch are committed, as by ``kafka-consumer-groups``. Needs READ on the group and on the
     topics.
-
-    Raises
-    ------
-    ClusterError
-        The coordinator refuses, or was not found in ``default.api.timeout.ms``. If a connection
-        broke, the offsets may have been committed.
     """
     requested: set[Place] = set()
+    changed: dict[Place, int | None] = {}
 
     async def of_group() -> Committed:
+        nonlocal changed
         connection = await cluster.coordinator(group)
-        rows = await _offsets(connection, group)
-        now = {place: rows[place]["offset"] if place in rows else None for place in offsets}
+        now = await _offsets_at(connection, group, offsets)
         codes = {place: 0 for place, offset in offsets.items() if now[place] == offset}
         changed = {
             place: offset
@@ -269,16 +269,33 @@ async def commit(
         if to_commit:
             requested.update(to_commit)
             codes |= await _commit(connection, group, to_commit)
-        rows = await _offsets(connection, group)
-        after = {place: rows[place]["offset"] if place in rows else None for place in offsets}
+        after = await _offsets_at(connection, group, offsets)
+        codes |= {place: 0 for place in to_commit if after[place] == offsets[place]}
         missing = {
             place: after[place]
             for place, code in codes.items()
             if not code and after[place] != offsets[place]
         }
-        return Committed(codes, changed, missing)
+        return Committed(codes, changed, missing, {})
 
-    return await cluster.patiently(of_group)
+    try:
+        return await cluster.patiently(of_group)
+    except ClusterError as error:
+        same = {place: 0 for place, offset in offsets.items() if before.get(place) == offset}
+        failed = {
+            place: f"{error}; it may have been committed" if place in requested else str(error)
+            for place in offsets
+            if place not in same
+        }
+        return Committed(same, changed, {}, failed)
+
+
+async def _offsets_at(
+    connection: Connection, group: str, places: Iterable[Place]
+) -> dict[Place, int | None]:
+    """Return what a group has committed at some places; None: nothing."""
+    rows = await _offsets(connection, group)
+    return {place: rows[place]["offset"] if place in rows else None for place in places}
 
 
 async def _commit(
