@@ -22,12 +22,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "pycore"), str(ROOT / "tools")]
 import wire_table  # noqa: E402
-from coterie.server import broker_settings, releases  # noqa: E402
+from coterie.server import broker_settings, releases, topic_configs  # noqa: E402
 from coterie.server.api import table  # noqa: E402
-from coterie.server.services import (  # noqa: E402
-    group_configs,
-    topic_configs,
-)
+from coterie.server.services import group_configs  # noqa: E402
 from coterie.values import Error  # noqa: E402
 
 DECISIONS = ROOT / "tools/kafka_release.txt"

@@ -10,7 +10,7 @@ import pytest
 from coterie.server.services.batch_checks import Refused
 from coterie.server.services.batches import Corrupt, batches_of
 from coterie.server.services.segment import Segment
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_settings import LogSettings
 from coterie.values import Error
 from support.server.asking import ask, commit
 from support.server.playing import Server

@@ -5,7 +5,7 @@ import pytest
 from coterie._core.codec.batch import encode_message_set
 from coterie.messages import LogReader
 from coterie.server.services.batch_checks import Refused
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_settings import LogSettings
 from support.server import playing
 from support.server.writing import (
     Clock,

@@ -9,7 +9,7 @@ from coterie.server.config import DEFAULTS, server_config
 from coterie.server.config_sources import read_setting
 from coterie.server.ids import Ids
 from coterie.server.releases import RELEASES
-from coterie.server.services.topic_configs import TOPIC_CONFIGS
+from coterie.server.topic_configs import TOPIC_CONFIGS
 
 SPECIFIED = {  # what the server reads, beside the settings of the coordinator
     *("auto.create.topics.enable", "num.partitions", "offsets.topic.num.partitions"),

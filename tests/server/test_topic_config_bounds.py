@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.server.services.topic_configs import InvalidConfig, read_config, topic_configs_of
+from coterie.server.topic_configs import InvalidConfig, read_config, topic_configs_of
 from support.server.asking import ask
 from support.server.playing import BROKER, Server
 

@@ -25,7 +25,7 @@ from coterie.server.listeners import (
     listener_names,
 )
 from coterie.server.releases import DEFAULT_RELEASE, Release
-from coterie.server.services.topic_configs import TOPIC_CONFIGS
+from coterie.server.topic_configs import TOPIC_CONFIGS
 
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1

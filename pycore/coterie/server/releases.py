@@ -1,7 +1,7 @@
 """The releases of Kafka whose broker a server can be, and what differs between them.
 
 The versions of the APIs are in ``api/table.py``, the settings of topics in
-``services/topic_configs.py``. Source: Feature and MetadataVersion of Kafka.
+``topic_configs.py``. Source: Feature and MetadataVersion of Kafka.
 """
 
 from __future__ import annotations

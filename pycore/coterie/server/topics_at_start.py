@@ -10,13 +10,13 @@ from coterie.server.cluster import Cluster
 from coterie.server.config import Settings
 from coterie.server.options import TopicOptions
 from coterie.server.releases import Release
-from coterie.server.services.topic_configs import (
+from coterie.server.services.topics import INTERNAL, refuse_other_counts
+from coterie.server.topic_configs import (
     InvalidConfig,
     check_configs,
     read_config,
     topic_configs_of,
 )
-from coterie.server.services.topics import INTERNAL, refuse_other_counts
 
 
 def refuse_wrong_topics(

@@ -7,7 +7,7 @@ from coterie._core.codec.compression import crc32c
 from coterie.messages import LogReader
 from coterie.server.services.batch_checks import Refused
 from coterie.server.services.partition import PartitionLog
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_settings import LogSettings
 
 
 class Clock:

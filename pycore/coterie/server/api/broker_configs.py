@@ -17,7 +17,7 @@ from coterie.server.services.broker_configs import (
     SHORT,
     base_name,
 )
-from coterie.server.services.topic_configs import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING
+from coterie.server.topic_configs import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING
 
 Body = dict[str, Any]
 

@@ -35,8 +35,8 @@ from coterie.server.services.broker_configs import (
     base_name,
     check_broker_configs,
 )
-from coterie.server.services.topic_configs import LIST, InvalidConfig, TopicConfig, check_configs
 from coterie.server.services.topics import Topic, name_refusal
+from coterie.server.topic_configs import LIST, InvalidConfig, TopicConfig, check_configs
 from coterie.values import Error
 
 Body = dict[str, Any]

@@ -17,7 +17,7 @@ from coterie.server.services.batches import (
     is_one,
     whole,
 )
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_settings import LogSettings
 from coterie.values import Error
 
 _CODECS = 5

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from coterie.server.services.topic_configs import (
+from coterie.server.services.topics import Topics
+from coterie.server.topic_configs import (
     BOOLEAN,
     DOUBLE,
     EFFECTIVE_TOPIC_CONFIGS,
@@ -22,7 +23,6 @@ from coterie.server.services.topic_configs import (
     TopicConfig,
     parse_value,
 )
-from coterie.server.services.topics import Topics
 
 SHORT, CLASS, PASSWORD = 4, 8, 9  # further types of DescribeConfigs
 CLUSTER_DEFAULT = ""  # the resource name of the defaults of all brokers

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from coterie.server.config import Settings
 from coterie.server.services.groups import Groups
-from coterie.server.services.topic_configs import (
+from coterie.server.topic_configs import (
     BOOLEAN,
     INT,
     LIST,

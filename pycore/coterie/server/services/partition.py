@@ -16,7 +16,7 @@ from coterie.server.services.batch_checks import Refused, checked
 from coterie.server.services.batches import header, stamped
 from coterie.server.services.producer_states import AbortedTxn, Producers
 from coterie.server.services.segment import Segment, StoredBatch
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_settings import LogSettings
 from coterie.values import Error
 
 _CONTROL_VERSION = 2  # size of the version in a marker's key and value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_settings import LogSettings
 
 _OFFSET_ENTRY, _TIME_ENTRY = 8, 12  # bytes, in Kafka's indexes of a segment
 _LARGEST_DELTA = 2**31 - 1

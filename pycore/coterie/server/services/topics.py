@@ -13,8 +13,8 @@ from coterie.errors import ArgumentError
 from coterie.server.context import Context
 from coterie.server.services.fetch_sessions import FetchSessions
 from coterie.server.services.partition import PartitionLog
-from coterie.server.services.topic_configs import log_settings, topic_configs_of
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_configs import log_settings, topic_configs_of
+from coterie.server.topic_settings import LogSettings
 
 OFFSETS_TOPIC, STATE_TOPIC = "__consumer_offsets", "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"

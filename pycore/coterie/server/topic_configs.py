@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from coterie.errors import CoterieError
-from coterie.server.services.topic_settings import LogSettings
+from coterie.server.topic_settings import LogSettings
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfigs has them
 _MAX = str(2**63 - 1)
