@@ -169,7 +169,8 @@ def test_a_change_of_the_topics_stands_where_the_broker_handled_the_request():
     ]
     made = import_request_log([metadata(1, orders=None), joined(10, {}), *slow, beat(60, 1, 1)])
     assert "topics" not in made.trace[0]  # the first response says that it was not there
-    start_ms = 9  # of the first heartbeat, at 9.6; a deletion is done when its response is sent
+    # 2 ms before the first heartbeat, at 9.6; a deletion is done when its response is sent.
+    start_ms = 7
     at = [change["at"] + start_ms for change in changes(made)]
     assert at == [15, 25, 35, 50]
     assert changes(made)[-1]["delete_topics"] == ["orders"]
@@ -229,6 +230,24 @@ def test_an_id_that_the_broker_made_is_that_of_the_trace():
         beat(5, 1, 1, sent=uuid, member=uuid, version=0),
     )
     assert [event["member_id"] for event in events(made)] == ["", MADE]
+
+
+def test_answers_that_only_another_release_gives_name_it():
+    """From 4.3 on the first epoch is 2, and a second member waits for the next target."""
+    metadata_line = metadata(1, orders=(ORDERS, [[1], [2]]))
+    log = [
+        metadata_line,
+        beat(2, 0, 2, names=["orders"], topics={ORDERS: [0, 1]}),
+        beat(500, 0, 2, names=["orders"], topics={}, member="n", sent="n"),
+        beat(900, 2, 2),
+    ]
+    made = import_request_log(log)
+    assert {one.name: one.value for one in made.shown} == {"coterie.behaviour": "4.3"}
+    assert "(or with 4.3.1, 4.4)" in str(*made.shown)
+    imported(*log, **{"coterie.behaviour": "4.4"})
+    log[2] = beat(500, 0, 3, names=["orders"], topics={}, member="n", sent="n")
+    shown = import_request_log(log[:3], {"coterie.behaviour": "4.4"}).shown
+    assert {one.name: one.value for one in shown} == {"group.consumer.assignment.interval.ms": 0}
 
 
 def described(ms, version):

@@ -8,6 +8,7 @@ from coterie import run_trace
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.requestlog import import_request_log
 from coterie.coordinator.shown_settings import roundest, shown_settings
+from coterie.coordinator.trace_removals import Removal
 from support.golden_data import GOLDEN
 from support.request_lines import member_beats, member_joins
 
@@ -83,6 +84,29 @@ def metadata(size, error="NONE"):
     return answered("offset_commit", answer, offsets=[one | {"metadata": "é" * (size // 2)}])
 
 
+MINUTE_MS, WEEK_MS = 60_000, 7 * 86_400_000
+
+
+def commit(at_ms, error="NONE"):
+    one = {"topic": "t", "partition": 0}
+    return answered("offset_commit", {"partitions": [one | {"error": error}]}, at_ms, offsets=[one])
+
+
+def fetch(at_ms, offset, topics=True):
+    """A fetch of t-0, or of all that the group has committed."""
+    one = {"topic": "t", "partition": 0, "offset": offset, "error": "NONE"}
+    answer = {"partitions": [one] if topics or offset >= 0 else []}
+    event = {"topics": [{"topic": "t", "partitions": [0]}] if topics else None}
+    return answered("offset_fetch", answer, at_ms, **event)
+
+
+def removed(op, **event):
+    exchange, event, answer = answered(
+        op, {"partitions": [{"topic": "t", "partition": 0}]}, **event
+    )
+    return exchange, event, None if op == "delete_partitions" else answer
+
+
 REFUSED, FULL = "INVALID_SESSION_TIMEOUT", "GROUP_MAX_SIZE_REACHED"
 SHOWN = {
     "nothing": ([], {}),
@@ -105,6 +129,22 @@ SHOWN = {
     "metadata that was refused": (
         [metadata(50), metadata(100, "OFFSET_METADATA_TOO_LARGE")],
         {"offset.metadata.max.bytes": 50}),
+    "an offset that is there": ([commit(0), fetch(WEEK_MS, 5)], {}),
+    "an offset that is gone": (
+        [commit(0), fetch(75_000, -1)], {"offsets.retention.minutes": 1}),
+    "an offset that is gone from a list of all": (
+        [commit(0), fetch(30 * 60 * MINUTE_MS, -1, topics=False)],
+        {"offsets.retention.minutes": 24 * 60}),
+    "an offset that is gone after the retention of the settings": (
+        [commit(0), fetch(WEEK_MS + MINUTE_MS, -1)], {}),
+    "an offset that was never committed": (
+        [commit(0, "ILLEGAL_GENERATION"), fetch(75_000, -1)], {}),
+    "an offset that was deleted": ([commit(0), removed("offset_delete"), fetch(75_000, -1)], {}),
+    "an offset whose group was deleted": (
+        [commit(0), removed("delete_groups", group_ids=["g"]), fetch(75_000, -1)], {}),
+    "an offset whose topic was deleted": (
+        [commit(0), removed("delete_partitions", partitions=[{"topic": "t", "partition": 0}]),
+         fetch(75_000, -1)], {}),
     "another interval": (
         [beat(0, interval_ms=2000)], {"group.consumer.heartbeat.interval.ms": 2000}),
     "a silence beyond the session": (
@@ -153,6 +193,16 @@ def test_an_answer_shows_a_setting_that_it_contradicts(case):
     steps, settings = SHOWN[case]
     shown = shown_settings(steps, coordinator_config({"coterie.behaviour": "4.1"}))
     assert {one.name: one.value for one in shown} == settings
+
+
+def test_the_retention_is_bounded_by_the_clean_up_of_the_server_log():
+    steps = [commit(0), fetch(20 * MINUTE_MS, -1)]
+    for removals, minutes in (
+        ([Removal(0), Removal(130_000), Removal(21 * MINUTE_MS)], {2}),
+        ([Removal(10_000, (("t", 0),))], set()),
+    ):
+        shown = shown_settings(steps, coordinator_config({}), removals=removals)
+        assert {one.value for one in shown} == minutes
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from coterie.coordinator.arrivals import in_order
 from coterie.coordinator.close_requests import Step
 from coterie.coordinator.config import CLASSIC_ONLY, DEFAULTS, REPLAYING, coordinator_config
 from coterie.coordinator.restarts import Outage, outages
-from coterie.coordinator.shown_settings import Shown, shown_settings
+from coterie.coordinator.shown_settings import TRIED, Shown, shown_settings, tried_settings
 from coterie.coordinator.trace_removals import Removal, shows_deletion
 from coterie.coordinator.trace_topics import LoggedTopics
 from coterie.errors import CoterieError
@@ -59,6 +59,8 @@ HEARTBEATS, DESCRIBES = (
 )
 READ = frozenset(READERS) | HEARTBEATS | DESCRIBES
 SESSION_MS = 10_000
+# No request is at the time 0 of a trace, even if it is moved: a target made then counts as none.
+_BEFORE_MS = 2
 _MADE = bytes.fromhex("000000000000400080")  # how the ids begin that consumer groups make
 
 
@@ -139,8 +141,7 @@ def import_request_log(
     config
         The broker's settings, which are not in the log.
     started_ms
-        The times of the broker's starts, from its server log
-        (``coterie.coordinator.restarts.started_times``).
+        The broker's starts, from its server log (``coterie.coordinator.restarts.started_times``).
     removals
         When it removed offsets, from its server log (``coterie.coordinator.trace_removals``).
 
@@ -160,7 +161,8 @@ def import_request_log(
         (_as_version_1 if classic_only else _as_version_2)(event, answer or {})
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
-    start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
+    first_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
+    start_ms = first_ms if classic_only else first_ms - _BEFORE_MS
     out.start = _clock(start_ms)
     header: dict[str, Any] = {
         "format": "coterie-trace",
@@ -170,9 +172,7 @@ def import_request_log(
         "config": _settings(steps, config),
     }
     # A line's time is cut to milliseconds: the removal stands at the end of its own.
-    own = [
-        (removal.at_ms + 1, _removed(removal)) for removal in removals if removal.at_ms >= start_ms
-    ]
+    own = [(one.at_ms + 1, _removed(one)) for one in removals if one.at_ms >= start_ms]
     if not classic_only:
         header |= topics.header
         own += [(max(at_ms, start_ms), event) for at_ms, event in topics.changes]
@@ -189,10 +189,24 @@ def import_request_log(
 
     ended = _with_ended_sessions(steps, downs, lines_of)
     of_steps = partial(lines_of, ended=ended)
-    out.shown = shown_settings(steps, coordinator_config(header["config"]), downs)
+    out.shown = shown_settings(steps, coordinator_config(header["config"]), downs, removals)
     ordered, out.wrong = _answered_order(steps, of_steps, start_ms, header["config"])
     out.trace, out.expected = of_steps(ordered)
+    if out.wrong and len(steps) * sum(map(len, TRIED.values())) <= EVENTS_MAX:
+        out.shown += _tried(out)
     return out
+
+
+def _tried(out: ImportedTrace) -> Iterator[Shown]:
+    """Try settings on a trace, with those that its answers show."""
+    header, *trace = out.trace
+
+    def wrong_of(settings: dict[str, Any]) -> int | None:
+        run = run_of([header | {"config": settings}, *trace], out.expected)
+        return None if run is None else len(run.wrong)
+
+    shown = {one.name: one.value for one in out.shown}
+    return tried_settings(header["config"] | shown, wrong_of)
 
 
 def _answered_order(

@@ -3,19 +3,22 @@
 A request log has no settings, but its answers depend on them: an interval of heartbeats is in the
 answer itself, a join that begins a group is answered after the initial delay, and a session that
 was accepted, refused or ended bounds the setting. Where several values fit, the roundest is named.
-What only a setting of one group explains is not told apart from the broker's own.
+What only a setting of one group explains is not told apart from the broker's own. A setting that
+shows in no single answer, such as the release, is tried: the trace is run with each of its values.
 Sources: ``GroupCoordinatorConfig.java``, ``GroupMetadataManager.java``, ``GroupCoordinator.scala``.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.coordinator.close_requests import Step
+from coterie.coordinator.config import REPLAYING
 from coterie.coordinator.restarts import Outage
+from coterie.coordinator.trace_removals import Removal
 
 INTERVAL = "group.consumer.heartbeat.interval.ms"
 SESSION = "group.consumer.session.timeout.ms"
@@ -26,6 +29,13 @@ SIZES = {
     "join_group": "group.max.size",
     "consumer_group_heartbeat": "group.consumer.max.size",
 }
+RETENTION = "offsets.retention.minutes"
+TRIED: dict[str, tuple[Any, ...]] = {
+    "coterie.behaviour": REPLAYING,
+    "group.consumer.assignment.interval.ms": (0, 100, 500, 2000, 3000, 5000, 10_000),
+    "group.consumer.assignors": ("range,uniform", "uniform", "range"),
+    "group.consumer.migration.policy": ("disabled", "upgrade", "downgrade"),
+}
 LATE_MS = 100  # by which an answer may come after its timer
 
 
@@ -34,7 +44,7 @@ class Shown:
     """A setting that the answers contradict: a value that fits, and how they show it."""
 
     name: str
-    value: int
+    value: Any
     why: str
 
     def __str__(self) -> str:
@@ -42,14 +52,20 @@ class Shown:
 
 
 def shown_settings(
-    steps: Iterable[Step], config: Mapping[str, Any], downs: Iterable[Outage] = ()
+    steps: Iterable[Step],
+    config: Mapping[str, Any],
+    downs: Iterable[Outage] = (),
+    removals: Collection[Removal] = (),
 ) -> list[Shown]:
     """Return the settings of ``config``, complete, that the broker's answers contradict.
 
     ``downs`` are the broker's outages, in order: a silence over one says nothing of a session.
+    ``removals`` are the broker's own of offsets, as its server log shows them.
     """
+    steps = list(steps)
+    found = [*_retention(steps, config, removals)]
     steps = [step for step in steps if step[2] is not None]
-    found = [
+    found += [
         *_interval(steps, config),
         *_session(steps, config, [down.first_ms for down in downs]),
         *_delay(steps, config),
@@ -273,13 +289,96 @@ def _metadata(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
         yield Shown(METADATA, max(accepted, 0), why)
 
 
+def _retention(
+    steps: list[Step], config: Mapping[str, Any], removals: Collection[Removal]
+) -> Iterator[Shown]:
+    """Bound the retention by offsets that are gone and that no request removed."""
+    committed: dict[tuple[str, str, int], float] = {}
+    least = (float("inf"), "")
+    removed = sorted(removals)
+    cleaned_ms = float("-inf") if removed else float("inf")
+
+    def remove(partitions: Iterable[tuple[str, int]], group: str | None = None) -> None:
+        gone = set(partitions)
+        for key in [key for key in committed if key[1:] in gone and group in (None, key[0])]:
+            del committed[key]
+
+    for exchange, event, answer in steps:
+        while removed and removed[0][0] <= exchange.handled_ms:
+            removal = removed.pop(0)
+            remove(removal.partitions)
+            cleaned_ms = cleaned_ms if removal.partitions else removal.at_ms
+        op, group = event["op"], event.get("group_id") or ""
+        if op == "delete_partitions":
+            remove((one["topic"], one["partition"]) for one in event["partitions"])
+        elif op == "delete_groups":
+            committed = {
+                key: at for key, at in committed.items() if key[0] not in event["group_ids"]
+            }
+        elif answer is None:
+            continue
+        elif op == "offset_delete":
+            remove(((one["topic"], one["partition"]) for one in answer["partitions"]), group)
+        elif op == "offset_commit":
+            for one in answer["partitions"]:
+                if one["error"] == "NONE":
+                    committed[group, one["topic"], one["partition"]] = exchange.handled_ms
+        elif op == "offset_fetch" and answer["error"] == "NONE":
+            there = {
+                (one["topic"], one["partition"])
+                for one in answer["partitions"]
+                if one["error"] != "NONE" or one["offset"] >= 0
+            }
+            for topic, partition in _fetched(event, group, committed) - there:
+                gone_ms = min(exchange.handled_ms, cleaned_ms)
+                age_ms = gone_ms - committed.pop((group, topic, partition))
+                least = min(least, (age_ms, f"{topic}-{partition} of {group}"))
+    minutes = roundest(0, least[0]) // 60_000 if 0 < least[0] < float("inf") else 0
+    if minutes > 0 and least[0] < config[RETENTION] * 60_000:
+        why = f"the offset of {least[1]} was gone {least[0] / 1000:.0f} s after its commit"
+        log = "" if removals else "; --server-log shows when offsets were removed"
+        yield Shown(RETENTION, minutes, why + log)
+
+
+def _fetched(
+    event: dict[str, Any], group: str, committed: Collection[tuple[str, str, int]]
+) -> set[tuple[str, int]]:
+    """Return the partitions of a fetch for which the group has committed offsets."""
+    own = {(topic, partition) for of, topic, partition in committed if of == group}
+    if event.get("topics") is None:
+        return own
+    return own & {(one["topic"], number) for one in event["topics"] for number in one["partitions"]}
+
+
+def tried_settings(
+    config: Mapping[str, Any], wrong_of: Callable[[dict[str, Any]], int | None]
+) -> Iterator[Shown]:
+    """Yield settings with which fewer answers differ.
+
+    ``wrong_of`` runs the trace with settings, and returns how many answers differ; None: it cannot
+    be run.
+    """
+    settings = dict(config)
+    fewest = wrong_of(settings)
+    for name, values in TRIED.items():
+        if settings.get("coterie.behaviour") not in REPLAYING or not fewest:
+            return
+        results = {value: wrong_of(settings | {name: value}) for value in values}
+        wrong = min((wrong for wrong in results.values() if wrong is not None), default=fewest)
+        if wrong < fewest:
+            value, *others = (value for value in values if results[value] == wrong)
+            alike = f" (or with {', '.join(map(str, others))})" if others else ""
+            yield Shown(name, value, f"with it{alike}, {wrong} answers differ in place of {fewest}")
+            settings[name], fewest = value, wrong
+
+
 def roundest(above: float, most: float) -> int:
     """Return the number above ``above`` and at most ``most`` that has the most zeros at its end.
 
     >>> roundest(4712.5, 5310.0)
     5000
     """
-    for step in (60_000, 10_000, 5000, 1000, 500, 250, 100, 50, 10):
+    for step in (86_400_000, 3_600_000, 60_000, 10_000, 5000, 1000, 500, 250, 100, 50, 10):
         value = int(most // step) * step
         if value > above:
             return value
