@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,11 +40,16 @@ def merged(args: tuple[Any, ...], named: dict[str, Any], known: Iterable[str]) -
         name if name in CALLBACKS else name.replace("_", "."): of for name, of in named.items()
     }
     given |= given.pop("default.topic.config", None) or {}
-    known = {*known, *CALLBACKS}
+    properties = frozenset((*known, *CALLBACKS))
     for name in given:
-        if name not in known and get_close_matches(name, known, 1, A_SLIP):
+        if name not in properties and _is_slip(name, properties):
             raise failure(CODE._INVALID_ARG, f'No such configuration property: "{name}"')
     return given
+
+
+@lru_cache(maxsize=1024)  # members of many histories have the same settings
+def _is_slip(name: str, known: frozenset[str]) -> bool:
+    return bool(get_close_matches(name, known, 1, A_SLIP))
 
 
 class Client:
