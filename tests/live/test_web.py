@@ -8,6 +8,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 
@@ -21,9 +23,12 @@ from coterie.server.access import Access
 from coterie.server.http_messages import HttpRequest, Refusal
 from coterie.server.options import Place
 from support.growing_log import GrowingLog
+from support.insight import lives
 from support.insight.compacted_logs import FIRST_MS, Written
+from support.insight.lives import life, member, written
 from support.log_writer import batch, commit
 from support.patience import HANG_S
+from support.report.report_logs import HOSTILE
 from support.watch.watched import watcher_of
 
 
@@ -412,3 +417,27 @@ def test_bytes_that_are_no_batch_make_the_health_fail_until_the_next_segment(log
         log.roll(1)
         watcher.step()
         assert get(web, "/healthz")[0] == 200
+
+
+def test_hostile_names_are_data_of_pages_and_answers_and_drive_nothing(tmp_path):
+    names = [*HOSTILE, "a\x85\x9b2J\u2066\u200b\U000e0041", "long" * 8_000]
+    records = []
+    for name in names:
+        of_name = {"clientId": name, "clientHost": name, "topics": [name], "held": {name: [0]}}
+        group, topic = name.encode(), name.encode()
+        records.append(life(1_000, 1, member(name, **of_name), group=group))
+        records += [lives.commit(2_000 + at, {0: 9 - at}, group, topic) for at in range(3)]
+    written(tmp_path, *records)
+    watcher = watcher_of(SimpleNamespace(home=tmp_path))
+    watcher.step()
+    paths = [f"/api/{name}" for name in ("groups", "metrics", "audit", "explain", "growth")]
+    paths += ["/", "/healthz", f"/groups/{quote(names[-2])}"]
+    with served(watcher, now_ms=10_000) as web:
+        answers = {path: get(web, path) for path in paths}
+        answers["gone"] = get(web, f"/groups/{quote(names[-2])}x")
+    assert [path for path, (status, _) in answers.items() if status != 200] == ["gone"]
+    for path, (_, text) in answers.items():
+        shown = text.partition("<script>")[0] if path[:2] in ("/", "/g") else text
+        assert all(line.isprintable() for line in shown.split("\n")), path
+    for path in paths[:2]:
+        assert {row["group_id"] for row in json.loads(answers[path][1])} == set(names)

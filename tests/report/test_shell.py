@@ -11,7 +11,7 @@ import pytest
 from coterie.report import shell
 from coterie.report.shell import Page, embedded, render
 
-HOSTILE = "</script><b>ä日&\u2028"
+HOSTILE = "</script><b>ä日&\u2028\u202e\u2066\x85\x9b2J\x7f\u200b\U000e0041'"
 DATA = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.S)
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.S)
 
@@ -23,7 +23,8 @@ def test_data_come_back_whole_whatever_the_length_of_their_lists(monkeypatch, co
     data = {"rows": [{"n": n, HOSTILE: [n]} for n in range(count)], HOSTILE: 7, "none": None}
     text = "".join(embedded(data))
     assert json.loads(text) == data
-    assert not set(text) & set("<>&\u2028\u2029 \n")
+    assert not set(text) & set("<>& ")
+    assert text.isprintable()  # nothing turns its direction, or drives a terminal
     assert "日" in text  # which takes less as it is
     assert list(json.loads(text)) == list(data)
 
@@ -35,6 +36,7 @@ def test_a_page_has_its_texts_escaped_its_data_and_the_hash_of_each_script():
     text = "".join(render(page))
     for name in texts:
         assert f"{name} &lt;/script&gt;&lt;b&gt;ä日&amp;" in text
+    assert all(line.isprintable() for line in text.partition("<script>")[0].split("\n"))
     assert "<b>ä" not in text
     (data,) = DATA.findall(text)
     assert json.loads(data) == {"rows": [HOSTILE] * 60}

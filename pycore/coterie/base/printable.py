@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 
 def printable(text: str) -> str:
     """Return text with unprintable characters escaped, line breaks included.
@@ -11,3 +13,10 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def printable_json(text: str) -> str:
+    """Return JSON with unprintable characters as escapes of JSON: its values stay the same."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

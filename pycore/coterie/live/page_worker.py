@@ -6,6 +6,7 @@ import pickle
 import sys
 from typing import Any
 
+from coterie.base.printable import printable_json
 from coterie.errors import CoterieError
 from coterie.insight.answering import answer
 from coterie.insight.question_engine import QuestionRequest, find_question
@@ -39,7 +40,7 @@ def answer_to(request: ReadRequest) -> bytes:
     if request.what == PAGE:
         return page_of(request.group, request.scope)
     rows = question_rows(request.what, request.group, request.scope)
-    return "".join(json_lines(rows)).encode("utf-8", "replace")
+    return printable_json("".join(json_lines(rows))).encode()
 
 
 def only(group: str | None) -> frozenset[str] | None:

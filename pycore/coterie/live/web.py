@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from coterie.base import malloc_trim as heap
+from coterie.base.printable import printable_json
 from coterie.errors import CoterieError
 from coterie.insight.tables import json_lines
 from coterie.live import exposition
@@ -194,4 +195,4 @@ def group_of(query: str) -> str | None:
 
 def json_rows(rows: Any) -> Answer:
     """Return rows as a JSON array; times are epoch ms."""
-    return Answer(200, "".join(json_lines(rows)).encode("utf-8", "replace"))
+    return Answer(200, printable_json("".join(json_lines(rows))).encode())

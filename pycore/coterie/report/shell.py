@@ -17,13 +17,12 @@ from typing import Any
 
 import coterie
 from coterie.base.extras import missing_module
+from coterie.base.printable import printable, printable_json
 
 SHARED = ("dom", "table", "charts", "frame")  # scripts of every page, before its own
 AT_ONCE = 50  # elements of a list of data
-# Characters that would end a block of data or a line of a script are written as escapes.
-ESCAPES = str.maketrans(
-    {char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\N{LINE SEPARATOR}", "\u2029")}
-)
+# Characters that would end a block of data are written as escapes.
+ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +71,10 @@ def render(page: Page) -> Iterator[str]:
     shared = [shared_asset("vendor/echarts.min.js"), *(shared_asset(f"{n}.js") for n in SHARED)]
     scripts = [*shared, *page.scripts]
     yield from environment.get_template("page.html.j2").generate(
-        title=page.title,
-        subtitle=page.subtitle,
-        skip_to=page.skip_to,
-        basis=page.basis,
+        title=printable(page.title),
+        subtitle=printable(page.subtitle),
+        skip_to=printable(page.skip_to),
+        basis=printable(page.basis),
         version=coterie.__version__,
         library=shared_asset("vendor/VERSION").strip(),
         style=Markup(shared_asset("page.css")),
@@ -118,7 +117,7 @@ def embedded(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def as_json(value: Any) -> str:
-    return compact_json(value).translate(ESCAPES)
+    return printable_json(compact_json(value).translate(ESCAPES))
 
 
 def compact_json(value: Any) -> str:
