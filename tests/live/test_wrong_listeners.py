@@ -5,6 +5,7 @@ The listeners are real; the time for a connection is set low where one never ans
 
 import contextlib
 import http.server
+import itertools
 import socket
 import ssl
 import threading
@@ -17,7 +18,7 @@ from coterie.live import cluster, connections
 from coterie.live.client_config import DEFAULTS
 from coterie.server import Broker
 from support.cluster.secure_listeners import USERS, jaas, tls_of, write_certificates
-from support.commandline import coterie, coterie_process, fails
+from support.commandline import coterie, coterie_forks, coterie_process, fails
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 QUICK = "socket.connection.setup.timeout.ms=400\nretry.backoff.ms=1\n"
@@ -41,34 +42,45 @@ def listeners(files):
 
 
 @pytest.fixture
-def reach(files, tmp_path):
-    """Connect by properties of the client; the one line that comes, or "" after success."""
+def command(files, tmp_path):
+    """A fetch by properties of the client, which has them in a file of its own."""
 
-    def run(address, protocol, *more, run=coterie, ca="ca.pem"):
+    def made(address, protocol, *more, ca="ca.pem"):
         mechanism = (
             () if any("sasl.mechanism" in line for line in more) else ["sasl.mechanism=PLAIN"]
         )
         lines = [f"security.protocol={protocol}", *mechanism, f"sasl.jaas.config={jaas()}", *more]
-        file = tmp_path / "client.properties"
+        file = tmp_path / f"{protocol}.properties"
         file.write_text("\n".join([*lines, f"ssl.truststore.location={files / ca}", ""]))
         options = ("--topic", "orders", "--out", tmp_path / "copy", "--command-config", file)
-        command = ("fetch", "--bootstrap-server", address, *options)
-        result = fails(*command, run=run, says=address)
+        return ("fetch", "--bootstrap-server", address, *options)
+
+    return made
+
+
+@pytest.fixture
+def reach(command):
+    """Connect by properties of the client; the one line that comes."""
+
+    def run(address, protocol, *more, run=coterie, ca="ca.pem"):
+        result = fails(*command(address, protocol, *more, ca=ca), run=run, says=address)
         return result.stderr.split(f"{address}: ", 1)[1].rstrip("\n")
 
     return run
 
 
-@pytest.mark.parametrize("wanted", PROTOCOLS)
-@pytest.mark.parametrize("has", PROTOCOLS)
-def test_another_protocol_is_named_with_the_right_one(listeners, reach, has, wanted):
-    if has == wanted:
-        return
-    line = reach(listeners[has], wanted, run=coterie_process)
-    says = f"the listener has security.protocol {has}, not {wanted}; set security.protocol={has} "
-    assert line.startswith(says + "in the file of --command-config")
-    tells_login = has.startswith("SASL") and not wanted.startswith("SASL")
-    assert ("sasl.mechanism=" in line) == tells_login
+def test_another_protocol_is_named_with_the_right_one(listeners, command):
+    pairs = [pair for pair in itertools.product(PROTOCOLS, repeat=2) if len({*pair}) == 2]
+    commands = [command(listeners[has], wanted) for has, wanted in pairs]
+    ended = coterie_forks(commands, "import coterie.cli.fetch, coterie.live.connections, aiokafka")
+    for (has, wanted), (status, line) in zip(pairs, ended, strict=True):
+        says = f"coterie: {listeners[has]}: the listener has security.protocol {has}, not {wanted};"
+        assert line.startswith(
+            f"{says} set security.protocol={has} in the file of --command-config"
+        )
+        assert (status, line.count("\n")) == (1, 1)
+        tells_login = has.startswith("SASL") and not wanted.startswith("SASL")
+        assert ("sasl.mechanism=" in line) == tells_login
 
 
 def test_another_mechanism_is_named_with_those_of_the_listener(listeners, reach):

@@ -1,74 +1,17 @@
-"""Timers, votes, offsets and the coordinator right at their bounds."""
+"""Votes that tie, as Kafka breaks ties, and the coordinator right at its bounds."""
 
 from itertools import combinations, permutations
 
-import numpy as np
 import pytest
 
-from coterie import GroupCoordinator, OffsetAndMetadata, OffsetMap, TimerWheel, select_protocols
+from coterie import GroupCoordinator, OffsetAndMetadata
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie.testing import Member
 from coterie.values import Batch, Error
 from support.coordinator.classic_group import join as rejoin
 from support.coordinator.classic_group import stable
 
-SECOND = 1024  # ms: a slot of the wheel's second level
-
-
-# ---- timers
-
-
-def test_a_timer_that_is_moved_to_the_next_slot_of_a_second_fires_in_that():
-    wheel = TimerWheel()
-    deadlines = np.arange(5 * SECOND, 5 * SECOND + 300)
-    handles = wheel.add_many(deadlines, np.arange(300))
-    assert wheel.rearm(int(handles[7]), 6 * SECOND)
-    expected = [key for key in range(300) if key != 7]
-    assert wheel.advance(6 * SECOND - 1).tolist() == expected
-    assert wheel.advance(6 * SECOND).tolist() == [7]
-
-
-def test_no_timer_of_a_second_fires_in_an_advance_that_ends_a_millisecond_short_of_it():
-    wheel = TimerWheel()
-    wheel.add_many(np.full(300, 6 * SECOND - 1), np.arange(300))
-    assert wheel.advance(6 * SECOND - 2).tolist() == []
-    assert wheel.advance(6 * SECOND - 1).tolist() == list(range(300))
-
-
-def test_a_timer_that_is_due_and_moved_fires_in_order_of_its_new_deadline():
-    wheel = TimerWheel(10)
-    first, _ = wheel.add(3, 1), wheel.add(5, 2)
-    wheel.rearm(first, 7)  # past as well
-    assert wheel.advance(10).tolist() == [2, 1]
-
-
-def test_asking_for_the_next_deadline_takes_nothing_that_is_due():
-    wheel = TimerWheel(10)
-    first, _ = wheel.add(5, 1), wheel.add(6, 2)
-    wheel.rearm(first, 7)
-    assert wheel.next_deadline_ms() == 6
-    assert len(wheel) == 2
-    assert wheel.advance(10).tolist() == [2, 1]
-
-
-@pytest.mark.parametrize("deadline_ms", [10, 1023, 1024, 5000])
-def test_a_timer_fires_at_the_very_end_of_an_advance(deadline_ms):
-    wheel = TimerWheel()
-    wheel.add(deadline_ms, 1)
-    assert wheel.advance(deadline_ms - 1).tolist() == []
-    assert wheel.advance(deadline_ms).tolist() == [1]
-
-
 # ---- votes
-
-
-@pytest.mark.parametrize("shift", [0, 60, 64, 100_000])
-def test_of_equal_votes_the_first_that_was_cast_wins_whatever_the_ids(shift):
-    names = np.array([2, 1, 1, 2, 1, 2, 2, 1], dtype=np.int32) + np.int32(shift)
-    member_start = np.arange(0, 9, 2, dtype=np.int64)
-    winners, votes = select_protocols(names, member_start, np.array([0, 2, 4], dtype=np.int64))
-    assert (winners - shift).tolist() == [2, 1]
-    assert votes.tolist() == [1, 1]
 
 
 def places_in_a_hash_map(name):
@@ -159,40 +102,8 @@ def test_names_of_one_hash_are_still_two():
         assert coordinator.snapshot("g").protocol_name == most
 
 
-# ---- offsets
-
-KEY = ("t", 0)
-
-
-def test_a_commit_that_comes_back_leaves_a_later_one_of_its_partition_waiting():
-    offsets = OffsetMap()
-    offsets.prepare_offset_commit({KEY: 5})
-    offsets.prepare_offset_commit({KEY: 6})
-    offsets.on_offset_commit_append({KEY: 5}, 0)
-    assert offsets[KEY].offset == 5
-    assert offsets.is_pending(*KEY)
-    offsets.on_offset_commit_append({KEY: 6}, 1)
-    assert offsets[KEY].offset == 6
-    assert not offsets.is_pending(*KEY)
-
-
-@pytest.mark.parametrize(("now_ms", "gone"), [(109, []), (110, [KEY])])
-def test_an_offset_goes_when_it_is_as_old_as_the_retention(now_ms, gone):
-    offsets = OffsetMap()
-    offsets.commit({KEY: OffsetAndMetadata(5, commit_timestamp=10)}, 0)
-    assert offsets.expire(now_ms, 100) == gone
-
-
-def test_an_offset_with_a_commit_in_flight_does_not_expire():
-    offsets = OffsetMap()
-    offsets.commit({KEY: OffsetAndMetadata(5, commit_timestamp=10)}, 0)
-    offsets.prepare_offset_commit({KEY: 6})
-    assert offsets.expire(10_000, 100) == []
-    offsets.fail_pending_offset_write({KEY: 6})
-    assert offsets.expire(10_000, 100) == [KEY]
-
-
 # ---- coordinator
+KEY = ("t", 0)
 
 
 def test_an_explicit_expiry_of_0_is_written_and_counts():

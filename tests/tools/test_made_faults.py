@@ -262,11 +262,13 @@ def test_each_equivalent_change_is_one_of_the_sources():
     assert not [key for key in draw.equivalents() if key not in there]
 
 
+@pytest.mark.slow
 def test_each_fault_of_the_sources_has_an_id_of_its_own():
     found = [one.id for changes in of_the_sources().values() for one in changes]
     assert len(found) == len(set(found))
 
 
+@pytest.mark.slow
 def test_each_room_has_faults_and_tests_and_each_test_is_there():
     assert set(rooms.TESTS) <= set(of_the_sources())
     assert all(of_the_sources().values())
