@@ -67,6 +67,10 @@ def test_a_full_disk_and_a_lack_of_rights_are_named_with_the_file_and_what_to_do
     [
         (OSError(errno.EIO, "bad\ndisk", "f"), "f: bad disk"),
         (OSError(errno.EIO, "bad disk"), "bad disk"),
+        (
+            OSError(errno.EEXIST, "text", "/dev/full"),
+            "/dev/full: no folder can be there, since there is a file (File exists); name another",
+        ),
         (OSError("only a\ntext"), "only a text"),
     ],
 )

@@ -270,6 +270,8 @@ def test_a_zstd_bomb_of_run_length_blocks_takes_no_memory_past_the_limit():
     last = struct.pack("<I", 1)[:3]
     bomb = struct.pack("<I", 0xFD2FB528) + b"\x00\x58" + block * 100_000 + last  # 12.5 GiB
     refused(ZSTD, bomb, max_size=1 << 20)
+    with pytest.raises(CorruptData, match="more than 1048576 bytes after decompression"):
+        decompress(ZSTD, bomb, max_size=1 << 20)
 
 
 @pytest.mark.parametrize(

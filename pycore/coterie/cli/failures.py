@@ -102,6 +102,9 @@ def explain_os(error: OSError) -> str:
         if error.errno != errno.EROFS:
             way = "run as a user who may, or give another file or folder"
         return f"{where}no permission ({why}); {way}"
+    if error.errno == errno.EEXIST:  # of a folder that may be there already
+        why = os.strerror(error.errno)
+        return f"{where}no folder can be there, since there is a file ({why}); name another"
     return where + one_line(error.strerror or str(error))
 
 

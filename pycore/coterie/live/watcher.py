@@ -287,9 +287,9 @@ def locked(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "watch.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise CoterieError(
-            f"--data {folder}: cannot be written: {error.strerror}; name another folder"
-        ) from None
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "is a file, or in one" if is_file else f"cannot be written: {error.strerror}"
+        raise CoterieError(f"--data {folder}: {why}; name another folder") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -407,7 +407,12 @@ cdef bytes unzstd(bytes raw, Py_ssize_t max_size):
     # One byte more than the limit, to tell "full" from "too much". Pages that the output does
     # not reach are never touched.
     cdef bytearray out = PyByteArray_FromStringAndSize(NULL, min(bound, max_size + 1))
-    size = cramjam.zstd.decompress_into(raw, out)
+    try:
+        size = cramjam.zstd.decompress_into(raw, out)
+    except cramjam.DecompressionError as error:
+        if len(out) <= max_size or "whole buffer" not in str(error):
+            raise
+        size = len(out)
     if size > max_size:
         raise CorruptData(f"more than {max_size} bytes after decompression", kind="records")
     return bytes(memoryview(out)[:size])
