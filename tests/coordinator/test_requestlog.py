@@ -100,6 +100,15 @@ def test_what_was_never_answered_or_is_none_of_a_coordinator_is_counted():
         (line("OFFSET_FETCH", 8, {"groups": [{}]}, {"throttleTimeMs": 0}), "line 2: OFFSET_FETCH"),
         (commit(0).replace('"partitionIndex": 0', '"partitionIndex": []'), "partitionIndex is a"),
         (commit(0).replace('"groupId": "g"', '"groupId": ["g"]'), "groupId is text, not"),
+        (commit(0).replace('"groupId": "g"', '"groupId": null'), "groupId is text, not"),
+        (commit(0).replace('"groupId": "g", ', ""), "it has no groupId"),
+        (commit(0).replace('"requestApiVersion": 8, ', ""), "it has no requestApiVersion"),
+        (commit(0).replace('"OFFSET_COMMIT"', '["OFFSET_COMMIT"]'), "requestApiKeyName and"),
+        (commit(0).replace('"committedMetadata": ""', '"committedMetadata": true'), "is text, not"),
+        (commit(0, topics=7), "topics is a list, not 7"),
+        (commit(0).replace('"totalTimeMs": 0.5', '"totalTimeMs": 1e30'), "totalTimeMs is 1e"),
+        (line("LIST_GROUPS", 4, [], {"errorCode": 0}), "a request and its response are objects"),
+        (line("OFFSET_FETCH", 8, {"groups": []}, {"groups": [{}]}), "1 groups are answered, of 0"),
     ],
 )
 def test_a_line_that_is_cut_or_changed_is_named(wrong, message, tmp_path):

@@ -68,7 +68,7 @@ def test_a_line_without_what_kafka_logs_is_named(missing):
 @pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, AttributeError])
 def test_what_cannot_be_read_of_an_exchange_is_named_by_its_line(error):
     (found,) = exchanges([line("HEARTBEAT", 4, {}, {})], Counter())
-    message = f"line 1: HEARTBEAT version 4 is not as Kafka logs it \\({error.__name__}: "
+    message = r"line 1: HEARTBEAT version 4 is not as Kafka logs it \((it has no )?what\)"
     with pytest.raises(CoterieError, match=message), as_kafka_logs_it(found):
         raise error("what")
     with pytest.raises(RuntimeError), as_kafka_logs_it(found):

@@ -89,8 +89,8 @@ def plain(value):
 
 
 def test_a_log_is_read_leniently():
-    newer = as_logged("HEARTBEAT", "request", 99, {"groupId": "g", "new": [1], "memberId": 7})
-    assert newer == {"groupId": "g", "new": [1], "memberId": 7}
+    newer = as_logged("HEARTBEAT", "request", 99, {"groupId": "g", "new": [1], "memberId": "m"})
+    assert newer == {"groupId": "g", "new": [1], "memberId": "m"}
     assert newer["groupInstanceId"] is None
     with pytest.raises(KeyError):
         newer["newer"]

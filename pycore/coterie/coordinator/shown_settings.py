@@ -204,7 +204,7 @@ def _first_waits(steps: list[Step]) -> Iterator[tuple[float, list[float]]]:
     for exchange, event, answer in steps:
         if event["op"] != "join_group" or answer is None:
             continue
-        group, member = event["group_id"], event["member_id"]
+        group, member = event["group_id"], event.get("member_id")
         # In a log that begins later, a member may only get its generation again.
         first = answer["generation_id"] == 1 and (not member or member in given)
         if first and exchange.handled_ms < began_ms.setdefault(group, exchange.answered_ms):
@@ -252,7 +252,8 @@ def _sizes(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
         members: dict[str, set[str]] = defaultdict(set)
         largest: Counter[str] = Counter()
         for _, event, answer in _of(steps, op):
-            group, member = event["group_id"], event["member_id"] or answer["member_id"] or ""
+            member = event.get("member_id") or answer["member_id"] or ""
+            group = event["group_id"]
             if answer["error"] == "GROUP_MAX_SIZE_REACHED":
                 size = max(largest[group], len(members[group]))
                 if 0 < size < config[name]:

@@ -203,6 +203,8 @@ def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
     requested = [q] if "groupId" in q or not q.has("groups") else q["groups"]
     answered = [r] if "topics" in r or not r.has("groups") else r["groups"]
+    if len(requested) != len(answered):
+        raise ValueError(f"{len(answered)} groups are answered, of {len(requested)} requested")
     for group, answer in zip(requested, answered, strict=True):
         topics = group.get("topics")
         event = _present(

@@ -24,6 +24,7 @@ _COMPLETED = re.compile(rf"{COMPLETED} ?(?=\{{)")
 # HOST:PORT-HOST:PORT-INDEX, since 4.0 -PROCESSOR-INDEX; a host of IPv6 may stand in brackets.
 _CONNECTION = re.compile(r"^(.+:\d+)-\[?([^\[\]]+?)\]?:\d+(?:-(\d+))?-(\d+)$")
 _AFTER_THE_ANSWER = ("responseQueueTimeMs", "sendTimeMs")
+_LONGEST_MS = 1e12  # above all that a broker waits
 _decoder = json.JSONDecoder()
 
 
@@ -94,19 +95,22 @@ def exchanges(
             entry, _ = _decoder.raw_decode(read.text, match.end())
             header = entry["requestHeader"]
             sent_ms = read.at_ms
-            came_ms = sent_ms - float(entry["totalTimeMs"])
-            name = entry.get("connection", "")
+            came_ms = sent_ms - _duration_ms(entry, "totalTimeMs")
+            name, api = entry.get("connection", ""), header["requestApiKeyName"]
+            client_id = header.get("clientId") or ""
+            if not all(type(text) is str for text in (name, api, client_id)):
+                raise TypeError("connection, requestApiKeyName and clientId are text")
             parts = _CONNECTION.match(name)
             yield Exchange(
                 number,
                 came_ms,
-                came_ms + float(entry.get("requestQueueTimeMs", 0.0)),
-                sent_ms - sum(float(entry.get(name, 0.0)) for name in _AFTER_THE_ANSWER),
+                came_ms + _duration_ms(entry, "requestQueueTimeMs", 0.0),
+                sent_ms - sum(_duration_ms(entry, name, 0.0) for name in _AFTER_THE_ANSWER),
                 sent_ms,
-                float(entry.get("localTimeMs", 0.0)),
-                header["requestApiKeyName"],
+                _duration_ms(entry, "localTimeMs", 0.0),
+                api,
                 int(header["requestApiVersion"]),
-                header.get("clientId") or "",
+                client_id,
                 "/" + (parts[2] if parts else "127.0.0.1"),
                 entry["request"],
                 entry["response"],
@@ -115,15 +119,25 @@ def exchanges(
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CoterieError(
-                f"line {number}: no completed request as Kafka logs it ({error}); "
+                f"line {number}: no completed request as Kafka logs it ({_wrong(error)}); "
                 "give the log of kafka.request.logger at DEBUG"
             ) from None
+
+
+def _duration_ms(entry: dict[str, Any], name: str, absent: float | None = None) -> float:
+    value = float(entry[name] if absent is None else entry.get(name, absent))
+    if not abs(value) < _LONGEST_MS:
+        raise ValueError(f"{name} is {value}")
+    return value
 
 
 def by_the_table(exchange: Exchange) -> None:
     """Read a request and its response by the table of messages (``coterie.wire.logged``)."""
     api, version = exchange.api, exchange.version
     with as_kafka_logs_it(exchange):
+        answered = [exchange.response] if exchange.response else []
+        if not all(type(entry) is dict for entry in (exchange.request, *answered)):
+            raise TypeError("a request and its response are objects")
         exchange.request = as_logged(api, "request", version, exchange.request)
         exchange.response = as_logged(api, "response", version, exchange.response)
 
@@ -136,5 +150,10 @@ def as_kafka_logs_it(exchange: Exchange) -> Iterator[None]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CoterieError(
             f"line {exchange.line}: {exchange.api} version {exchange.version} is not as Kafka "
-            f"logs it ({type(error).__name__}: {error})"
+            f"logs it ({_wrong(error)})"
         ) from None
+
+
+def _wrong(error: Exception) -> str:
+    """Say what an error found; the text of a KeyError is only the key."""
+    return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)

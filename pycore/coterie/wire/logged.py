@@ -3,7 +3,7 @@
 Kafka's JSON converters write every field of a version, except tagged fields at their default.
 ``schemas.txt`` has the fields of each version and their defaults. Reading is lenient, because a log
 may be of an older or a newer broker: unknown fields stay, and an unknown version is read as the
-nearest known one. A number that is none, and a list or an object as text, are errors.
+nearest known one. A value of another type is an error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ _OTHER_NAME = {
     "generationId": "generationIdOrMemberEpoch",
 }
 _EMPTY: dict[str, Any] = {"string": "", "bytes": "", "records": "", "bool": False, "struct": None}
-_NUMBERS = ("int", "uint")  # followed by their bits
-_TEXTS = ("string", "uuid")
+_FORMS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
+    (("int", "uint"), (int,), "a number"),  # followed by their bits
+    (("bool",), (bool,), "true or false"),
+    (("string", "uuid"), (str,), "text"),
+    (("bytes",), (str,), "bytes in base64"),
+    (("struct",), (dict,), "an object"),
+)
 
 
 class Logged(dict[str, Any]):
@@ -104,12 +109,14 @@ def _by_name(fields: Iterable[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
 
 def _nested(name: str, value: Any, field: tuple[Any, ...], version: int) -> Any:
     kind: str = field[1]
-    if kind.startswith(_NUMBERS) and type(value) is not int:
-        raise TypeError(f"{name} is a number, not {value!r:.80}")
-    if kind in _TEXTS and type(value) in (dict, list):
-        raise TypeError(f"{name} is text, not {value!r:.80}")
-    if field[8] and type(value) is dict:
-        return Logged(value, field[8], version)
-    if field[8] and type(value) is list:
-        return [_nested(name, item, field, version) for item in value]
-    return value
+    if value is None and field[4] <= field[5]:  # in some version: brokers are lenient
+        return None
+    if kind.startswith("[]"):
+        if type(value) is not list:
+            raise TypeError(f"{name} is a list, not {value!r:.80}")
+        item_field = (name, kind[2:], *field[2:4], 1, 0, *field[6:])
+        return [_nested(name, item, item_field, version) for item in value]
+    for kinds, types, form in _FORMS:
+        if kind.startswith(kinds) and type(value) not in types:
+            raise TypeError(f"{name} is {form}, not {value!r:.80}")
+    return Logged(value, field[8], version) if field[8] else value
