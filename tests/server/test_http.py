@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import CoterieError
 from coterie.server.access import Access
-from coterie.server.http import Limits, serve
+from coterie.server.http import HttpSite, Limits, serve
 from coterie.server.http_messages import Answer, HttpRequest, Refusal, json_answer, read_head
 from coterie.server.net.tls import server_context
 from coterie.server.options import Place
@@ -411,3 +411,21 @@ def test_no_more_descriptors_are_a_rest_without_a_word(monkeypatch, capfd, caplo
 
     play(scenario())
     assert (capfd.readouterr(), caplog.records) == (("", ""), [])
+
+
+def test_one_more_connection_takes_the_place_of_the_one_that_waits_longest():
+    site, ended = HttpSite(None, Access(), Limits(connections=2)), []
+
+    class Peer:
+        def __init__(self, number):
+            self.number = number
+
+        def abort(self):
+            ended.append(self.number)
+
+    made = [Peer(number) for number in range(4)]
+    assert [site.add(one) for one in made[:2]] == [True, True]
+    assert not site.add(made[2])  # both are at work
+    site.waiting[made[1]] = None
+    assert site.add(made[3])
+    assert ended == [1]
