@@ -79,7 +79,7 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     # what simulated clients do often: requests, waits, looks for records
     "testing": {"", "structures"},
 }
-FACES = {"__init__", "__main__", "messages", "aio", "pytest_plugin"}
+FACES = {"__init__", "__main__", "messages", "aio", "pytest_plugin", "reading"}
 BELOW = {  # room of the library -> rooms that it may use besides itself and the core
     "base": set(),
     "log": {"base"},
@@ -93,7 +93,8 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "testing": {"base", "coordinator"},
     "designs": {"base", "coordinator", "testing", "report"},
     "histories": {"base", "coordinator", "testing", "designs", "report"},
-    "faces": {"base", "state", "coordinator", "server", "histories", "testing"},
+    "faces": {"base", "log", "state", "insight", "live", "coordinator", "server", "histories"}
+    | {"testing"},
     "cli": {"base", "log", "state", "wire", "insight", "report", "coordinator", "server"}
     | {"live", "designs", "faces"},
 }
@@ -140,6 +141,7 @@ ABOUT_EVERYTHING = {  # test module at the root of tests/ -> what it is about
     "test_golden_data": "the data in tests/golden",
     "test_golden_incidents": "the incidents in tests/golden",
     "test_layers": "the imports of all modules",
+    "test_reading": "coterie.read, a face of several rooms",
     "test_readme": "README.md",
     "test_rules_cited": "citations of docs/rules in all sources",
     "test_suites": "the suites of tests in the Makefile",

@@ -7,14 +7,13 @@ installed. Imports no Spark.
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from coterie.base.times import Time
 from coterie.errors import CoterieError
 from coterie.insight.answering import each_group_once, needs_each_group_once, orders_in
 from coterie.insight.fields import arrow_schema, arrow_table
@@ -24,6 +23,7 @@ from coterie.insight.question_engine import (
     fields_of,
     find_question,
     partition_answer,
+    question_request,
     rows_of,
 )
 from coterie.insight.questions import group_names, time_range
@@ -46,7 +46,6 @@ PART = "part of an answer"
 ViewMaker = Callable[[], PartitionView]
 Answer = Callable[[QuestionRequest, int, ViewMaker], Iterator["pa.RecordBatch"]]
 Frame = Callable[..., "DataFrame"]
-Time = int | str | datetime | None
 
 
 def question_frame(spark: SparkSession, request: QuestionRequest) -> DataFrame:
@@ -225,20 +224,6 @@ def newest_ms(spark: SparkSession, log: Log) -> int | None:
     return newest
 
 
-def check_names(name: str, ask_type: type[Any], parameters: Mapping[str, Any]) -> None:
-    """Refuse unknown and missing parameters of a question, by name."""
-    known = {field.name: field for field in fields(ask_type)}
-    for parameter in parameters:
-        if parameter not in known:
-            raise CoterieError(
-                f"{name} has no {parameter}; it takes {', '.join(known) or 'nothing'}"
-            )
-    for parameter, field in known.items():
-        has_default = field.default is not MISSING or field.default_factory is not MISSING
-        if not has_default and parameters.get(parameter) is None:
-            raise CoterieError(f"{name} needs {'at' if parameter == 'at_ms' else parameter}")
-
-
 def question(name: str) -> Frame:
     """Return the function that answers a question of ``coterie.insight`` on Spark."""
 
@@ -252,35 +237,19 @@ def question(name: str) -> Frame:
         until: Time = None,
         **parameters: Any,
     ) -> DataFrame:
-        from coterie_spark.replay_job.driver import listing_of_paths, time_ms
+        from coterie_spark.replay_job.driver import listing_of_paths
 
-        paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        groups = [groups] if isinstance(groups, str) else groups
-        at_ms, until_ms, ask_type = time_ms(at), time_ms(until), find_question(name).Parameters
-        known = {field.name for field in fields(ask_type)}
-        if "at_ms" in known and at_ms is not None:
-            if "at_ms" in parameters:
-                raise CoterieError("at and at_ms say the same; give one of them")
-            parameters, at_ms = {**parameters, "at_ms": at_ms}, None
-        if at_ms is not None and until_ms is not None:
-            raise CoterieError("at and until say the same; give one of them")
-        check_names(name, ask_type, parameters)
-        log = listing_of_paths(spark, paths)
-        if "log_until_ms" in known and parameters.get("ends") is not None:
-            parameters = {"log_until_ms": newest_ms(spark, log), **parameters}
-        if "now_ms" in known and parameters.get("now_ms") is None:
-            parameters["now_ms"] = newest_ms(spark, log) if until_ms is None else until_ms
-            if parameters["now_ms"] is None:
-                raise CoterieError("the log has no record with a time; give now_ms")
-        request = QuestionRequest(
-            question=name,
-            parameters=ask_type(**parameters),
-            log=log,
-            groups=None if groups is None else frozenset(groups),
-            at_ms=until_ms if at_ms is None else at_ms,
-            since_ms=time_ms(since),
+        request = question_request(
+            name,
+            partial(listing_of_paths, spark, paths),
+            partial(newest_ms, spark),
+            groups=groups,
+            at=at,
+            since=since,
+            until=until,
+            parameters=parameters,
         )
-        return frame_of_each_group_once(spark, request, log)
+        return frame_of_each_group_once(spark, request, cast(Listing, request.log))
 
     ask.__name__ = ask.__qualname__ = name
     ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame; a task takes a partition.

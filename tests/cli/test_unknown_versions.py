@@ -117,7 +117,7 @@ def test_unknown_key_versions_are_counted_in_the_summary(log, tmp_path):
 
 def test_a_row_of_the_data_source_has_a_type_where_its_key_version_is_known(log):
     pytest.importorskip("pyarrow")
-    from coterie_spark.source.decoded import record_batches
+    from coterie.state.decoded import record_batches
 
     (segment,) = log.glob("*/*.log")
     (rows,) = record_batches(segment.read_bytes(), partition=0, segment=segment.name)

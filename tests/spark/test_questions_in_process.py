@@ -9,7 +9,13 @@ import pytest
 import coterie_spark
 from coterie import CoterieError
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
-from coterie.insight.question_engine import QuestionRequest, fields_of, find_question, rows_of
+from coterie.insight.question_engine import (
+    QuestionRequest,
+    check_names,
+    fields_of,
+    find_question,
+    rows_of,
+)
 from coterie.insight.questions import expire, growth
 from coterie.insight.records.partition_view import read_partitions
 from coterie.log.folders import Segment
@@ -172,14 +178,14 @@ def test_a_parameter_has_a_default_or_a_value_or_is_needed():
         known: int | None = None
         several: list = field(default_factory=list)
 
-    insight.check_names("ask", Ask, {"plain": 0})
-    insight.check_names("ask", Ask, {"plain": 0, "known": None, "several": None})
+    check_names("ask", Ask, {"plain": 0})
+    check_names("ask", Ask, {"plain": 0, "known": None, "several": None})
     with pytest.raises(CoterieError, match=r"^ask needs plain$"):
-        insight.check_names("ask", Ask, {"known": 5, "several": []})
+        check_names("ask", Ask, {"known": 5, "several": []})
     with pytest.raises(CoterieError, match=r"^ask has no x; it takes plain, known, several$"):
-        insight.check_names("ask", Ask, {"plain": 0, "x": 1})
+        check_names("ask", Ask, {"plain": 0, "x": 1})
     with pytest.raises(CoterieError, match=r"^ask has no x; it takes nothing$"):
-        insight.check_names("ask", dataclass(type("None_", (), {})), {"x": 1})
+        check_names("ask", dataclass(type("None_", (), {})), {"x": 1})
 
 
 @pytest.mark.parametrize("name", ["audit", "expire", "explain", "growth", "lag", "undo", "metrics"])

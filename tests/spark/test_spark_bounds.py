@@ -12,6 +12,7 @@ from coterie._core.codec.batch import LogReader
 from coterie._core.fold.fold_state import Fault, Scanned
 from coterie.errors import FaultFound
 from coterie.log.folders import TOPIC, Segment
+from coterie.state import decoded
 from coterie.state.pickling import pack
 from coterie.state.replay_engine import Read
 from coterie.state.schemas import SCHEMAS
@@ -19,7 +20,6 @@ from coterie_spark import frames, traces
 from coterie_spark.replay_job import driver, hadoop, merging, plan, scanning, writing
 from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
 from coterie_spark.replay_job.frame import OffsetRun, rows_worker
-from coterie_spark.source import decoded
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value
 from support.trace_data import header, join
 

@@ -12,8 +12,8 @@ from support import golden_data
 
 pytest.importorskip("pyarrow")
 scanning = pytest.importorskip("coterie_spark.replay_job.scanning")
+from coterie.state.decoded import record_batches  # noqa: E402
 from coterie_spark.replay_job.plan import pieces_of  # noqa: E402
-from coterie_spark.source.decoded import record_batches  # noqa: E402
 
 TRUNCATED = "was truncated while it was read"
 

@@ -6,7 +6,13 @@ import functools
 import re
 import time
 from datetime import datetime, timedelta, timezone, tzinfo
+from typing import TypeAlias
 
+from coterie._core.checks import whole
+from coterie.errors import ArgumentError
+
+Time: TypeAlias = "int | str | datetime | None"
+"""Epoch ms, ISO 8601 with a zone, or a datetime with a zone."""
 ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
     r"\s?(Z|z|[+-]\d\d(?::?\d\d)?)?",
@@ -50,6 +56,28 @@ def parse_time(text: str) -> int:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{text!r} is not a time: {error}; {FORMS}") from error
     return since // timedelta(milliseconds=1) + int((fraction or "0").ljust(3, "0")[:3])
+
+
+def time_ms(at: Time, name: str = "at") -> int | None:
+    """Return a time in epoch ms; ``name`` is its argument's, for the message.
+
+    Raises
+    ------
+    ArgumentError
+        It is no time, or a text or datetime without a zone.
+    """
+    if at is None:
+        return None
+    if not isinstance(at, datetime | str):
+        return whole(at, name)
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ArgumentError(f"{at} has no time zone: give a datetime with tzinfo")
+        at = at.isoformat(timespec="milliseconds")
+    try:
+        return parse_time(at)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
 
 
 def _zone(text: str) -> timezone:

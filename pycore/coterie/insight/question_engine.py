@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from typing import Any, Protocol, cast
 
-from coterie.base.times import format_time
+from coterie.base.times import Time, format_time, time_ms
 from coterie.errors import CoterieError
 from coterie.insight.fields import Fields
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.insight.records.threads import each_partition
 from coterie.log.clock import Begin, ClockStep, Cut
-from coterie.log.folders import Log
+from coterie.log.folders import Listing, Log
 from coterie.log.joined import in_own_partition
 from coterie.state.parallel_scan import resting_collector
 from coterie.state.redpanda import is_of_redpanda
@@ -196,6 +196,81 @@ def answer_each(request: QuestionRequest, progress: Progress) -> Iterator[Partit
         parameters = replace(parameters, now_ms=max((view.newest_ms for view in views), default=-1))
         while views:
             yield answer_of(views.popleft())
+
+
+def check_names(name: str, ask_type: type[Any], parameters: Mapping[str, Any]) -> None:
+    """Refuse unknown and missing parameters of a question, by name."""
+    known = {field.name: field for field in fields(ask_type)}
+    for parameter in parameters:
+        if parameter not in known:
+            raise CoterieError(
+                f"{name} has no {parameter}; it takes {', '.join(known) or 'nothing'}"
+            )
+    for parameter, field in known.items():
+        has_default = field.default is not MISSING or field.default_factory is not MISSING
+        if not has_default and parameters.get(parameter) is None:
+            raise CoterieError(f"{name} needs {'at' if parameter == 'at_ms' else parameter}")
+
+
+def question_request(
+    name: str,
+    list_log: Callable[[], Listing],
+    newest_ms: Callable[[Listing], int | None],
+    *,
+    groups: str | Iterable[str] | None,
+    at: Time,
+    since: Time,
+    until: Time,
+    parameters: Mapping[str, Any],
+) -> QuestionRequest:
+    """Return the request of a call of Python, whose parameters are checked before the log is read.
+
+    Parameters
+    ----------
+    name
+        The question.
+    list_log
+        Lists the log.
+    newest_ms
+        Returns the time of its newest record, for parameters whose default it is.
+    groups
+        Only these groups; None: all.
+    at, since, until
+        As ``--at``, ``--since``, ``--until``.
+    parameters
+        Fields of the question's ``Parameters``.
+
+    Raises
+    ------
+    CoterieError
+        A parameter is unknown, missing, wrong or contradicts another one, or the log is.
+    """
+    groups = [groups] if isinstance(groups, str) else groups
+    at_ms, until_ms = time_ms(at), time_ms(until, "until")
+    ask_type, given = find_question(name).Parameters, dict(parameters)
+    known = {field.name for field in fields(ask_type)}
+    if "at_ms" in known and at_ms is not None:
+        if "at_ms" in given:
+            raise CoterieError("at and at_ms say the same; give one of them")
+        given["at_ms"], at_ms = at_ms, None
+    if at_ms is not None and until_ms is not None:
+        raise CoterieError("at and until say the same; give one of them")
+    check_names(name, ask_type, given)
+    log = list_log()
+    if "log_until_ms" in known and given.get("ends") is not None:
+        given = {"log_until_ms": newest_ms(log), **given}
+    if "now_ms" in known and given.get("now_ms") is None:
+        given["now_ms"] = newest_ms(log) if until_ms is None else until_ms
+        if given["now_ms"] is None:
+            raise CoterieError("the log has no record with a time; give now_ms")
+    return QuestionRequest(
+        question=name,
+        parameters=ask_type(**given),
+        log=log,
+        groups=None if groups is None else frozenset(groups),
+        at_ms=until_ms if at_ms is None else at_ms,
+        since_ms=time_ms(since, "since"),
+    )
 
 
 def missing_groups(

@@ -6,6 +6,7 @@ A partial state has a fold (``coterie._core.fold``) per partition. ``coterie.sta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -279,6 +280,10 @@ def scan(
     LogError
         ``data`` is a ``mmap``, and its file was truncated during the scan.
     """
+    if isinstance(data, str | os.PathLike):
+        raise ArgumentError(
+            f"data must be the bytes of a segment, not {shown(data)}; coterie.read reads paths"
+        )
     state = PartialState(ScanOptions() if options is None else options)
     with intact(data, file if isinstance(file, str) else None):
         state.fold(partition).scan(data, file=file, position=position)

@@ -14,12 +14,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace as with_changes
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from coterie.base.arguments import walked, whole
+from coterie.base.arguments import walked
 from coterie.base.ordering import partition_order
-from coterie.base.times import parse_time
+from coterie.base.times import Time, time_ms
 from coterie.errors import ArgumentError, CoterieError, FaultFound, shown
 from coterie.log.folders import Listing, Segment, find_segments
 from coterie.state.faults import fault_line
@@ -151,7 +150,7 @@ def table_of(products: DataFrame, name: str) -> DataFrame:
 def replay(
     spark: SparkSession,
     paths: scanning.Paths,
-    at: int | str | datetime | None = None,
+    at: Time = None,
     history: bool = False,
     on_fault: str = "skip",
     groups: Iterable[str] | None = None,
@@ -192,9 +191,7 @@ def table_names(options: ScanOptions) -> list[str]:
     return [name for name in SCHEMAS if options.history or name != "commits"]
 
 
-def options_of(
-    at: int | str | datetime | None, history: bool, on_fault: str, groups: Iterable[str] | None
-) -> ScanOptions:
+def options_of(at: Time, history: bool, on_fault: str, groups: Iterable[str] | None) -> ScanOptions:
     if isinstance(groups, str):
         groups = [groups]
     options = ScanOptions(
@@ -208,22 +205,6 @@ def options_of(
     except ValueError as error:
         raise CoterieError(str(error)) from None
     return options
-
-
-def time_ms(at: int | str | datetime | None) -> int | None:
-    """Return a time in epoch ms."""
-    if at is None:
-        return None
-    if not isinstance(at, datetime | str):
-        return whole(at, "at")
-    if isinstance(at, datetime):
-        if at.tzinfo is None:
-            raise CoterieError(f"{at} has no time zone: give a datetime with tzinfo")
-        at = at.isoformat(timespec="milliseconds")
-    try:
-        return parse_time(at)
-    except ValueError as error:
-        raise CoterieError(str(error)) from None
 
 
 def run(

@@ -8,11 +8,11 @@ batches. Anything undecided for that reason is reported, never guessed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from coterie._core.fold.fold import take
 from coterie._core.fold.fold_state import Scanned
+from coterie.base.times import Time
 from coterie.errors import CoterieError
 from coterie.log.folders import TOPIC
 from coterie.state.partial import PartialState, ScanOptions
@@ -53,7 +53,7 @@ NOTES = (
 
 def replay_frame(
     frame: DataFrame,
-    at: int | str | datetime | None = None,
+    at: Time = None,
     history: bool = False,
     on_fault: str = "skip",
     groups: Iterable[str] | None = None,

@@ -36,9 +36,9 @@ from pyspark.sql.types import StructField, StructType
 from coterie.errors import CoterieError
 from coterie.log.folders import Segment, cut_points, find_segments, read_segment
 from coterie.log.mapped import intact
+from coterie.state.decoded import NAMES, arrow_schema, record_batches
 from coterie_spark.replay_job.closures import on_worker
 from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
-from coterie_spark.source.decoded import NAMES, arrow_schema, record_batches
 from coterie_spark.source.positions import bytes_of_piece
 from coterie_spark.source.stream_reader import (
     MAX_BYTES,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from coterie._core.codec.batch import encode_batch
 from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.state.decoded import arrow_schema, record_batches
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.frame import NEEDED
 from coterie_spark.replay_job.scanning import Batches, Worker
-from coterie_spark.source.decoded import arrow_schema, record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Decoded records as Arrow batches, for the data source. Pure functions; no Spark is imported.
+"""Decoded records as Arrow batches: pure functions, for Spark's data source and ``coterie.read``.
 
 The rows are those of ``coterie records``: every record of every batch that can be read, in log
 order. Only the requested columns are made; the raw bytes cost most.
