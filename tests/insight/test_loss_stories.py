@@ -184,6 +184,52 @@ def test_what_a_group_was_set_back_to_is_read_and_not_skipped(removed, repaired,
     assert all(("; set back to 120 later" in row["detail"]) == (skipped == 20) for row in rows)
 
 
+def test_a_skip_of_several_partitions_names_what_was_never_committed(tmp_path):
+    written(
+        tmp_path,
+        life(START, 1, member("m")),
+        commit(START + 1000, {0: 100, 1: 110}),
+        life(START + 2000, 2),
+        commit(START + 60_000, {0: 50, 1: 50}),
+        commit(START + 61_000, {0: 700, 1: 710}),
+    )
+    (row,) = findings(tmp_path, "skip")
+    assert "1,200 records never committed: t-0 100 to 700, t-1 110 to 710" in row["detail"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "last", "rewinds", "is_rewind"),
+    [
+        ((700,), 100, [], False),
+        ((700, 900), 130, [], False),
+        ((10, 700), 100, [(100, 10)], False),
+        ((700,), 99, [], True),
+        ((100,), 40, [], True),
+    ],
+    ids=["whole", "two steps", "of a repair", "beyond", "no step"],
+)
+@pytest.mark.parametrize("read", [0, 5], ids=["without members", "read meanwhile"])
+def test_taking_back_what_was_set_forward_without_members_is_no_rewind(
+    steps, last, rewinds, is_rewind, read, tmp_path
+):
+    members = [
+        life(START + 61_000, 3, member("m")),
+        commit(START + 62_000, {0: steps[-1] + read}),
+        life(START + 63_000, 4),
+    ]
+    written(
+        tmp_path,
+        life(START, 1, member("m")),
+        commit(START + 1000, {0: 100}),
+        life(START + 2000, 2),
+        *(commit(START + 60_000 + n, {0: offset}) for n, offset in enumerate(steps)),
+        *(members if read else []),
+        commit(START + 64_000, {0: last}),
+    )
+    found = [(row["previous_offset"], row["offset"]) for row in findings(tmp_path, "rewind")]
+    assert found == rewinds + [(steps[-1] + read, last)] * bool(is_rewind or read)
+
+
 def steady(count, step_ms=1000, partitions=(0, 1, 2), first=0):
     return [
         commit(START + (first + n) * step_ms, {p: (first + n) * 10 for p in partitions})

@@ -239,6 +239,18 @@ class Jumps:
             if not is_known and self._is_too_fast(view, jump):
                 yield jump
 
+    def origins(self) -> dict[tuple[Key, int], int]:
+        """Return where each step from outside began, by key and log offset.
+
+        Steps one behind the other began where the first one did.
+        """
+        rows = self._few_from_outside()
+        found: dict[tuple[Key, int], int] = {}
+        for key, at, _, _ in self._named(rows, np.full(len(rows["key"]), -1)):
+            before = found.get((key, at["previous_log_offset"]), at["previous_offset"])
+            found[key, at["log_offset"]] = before
+        return found
+
     def _few_from_outside(self) -> dict[str, Array]:
         """Return the steps from outside, except of keys that were committed often."""
         parts = self.outside or [{name: np.empty(0, np.int64) for name in STEP}]

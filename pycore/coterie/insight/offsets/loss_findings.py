@@ -32,6 +32,7 @@ READ_AGAIN = "; or read again, if auto.offset.reset was earliest"
 AS_OTHERS = ", as other partitions of the topic were"
 READ_AGAIN_SEVERITY = "progress"  # of a skip whose records were probably read
 END = 1 << 63  # behind every record
+PREVIOUS = "previous_log_offset"
 Row = dict[str, Any]
 
 
@@ -66,9 +67,9 @@ class Losses:
         self.parts: dict[str, Any] = {}
         if thresholds.skip_by is not None or thresholds.rewind_by is not None:
             self.parts["removals"] = KeyRemovals()
+            self.parts[SKIP] = Jumps(view, thresholds.skip_by or 1, thresholds.skip_rate)
         if thresholds.skip_by is not None:
             self.parts["peaks"] = Peaks()
-            self.parts[SKIP] = Jumps(view, thresholds.skip_by, thresholds.skip_rate)
         if thresholds.stall_ms is not None:
             self.parts[STALL] = Stalls(thresholds.stall_ms, view.trusted_from_ms)
         if thresholds.open_ms is not None:
@@ -92,14 +93,26 @@ class Losses:
         if "removals" in self.parts:
             removals, peaks = self.parts["removals"], self.parts.get("peaks")
             yield from across_removals(removals, peaks, limits.skip_by, limits.rewind_by)
-        if SKIP in self.parts:
+        if limits.skip_by is not None:
             jumps = list(self.parts[SKIP].jumps(view))
             names = ("key", "log_offset", "previous_offset", "offset")
             columns = [np.array([jump.at[name] for jump in jumps], np.int64) for name in names]
             spans = never_committed(self.parts["peaks"], *columns)
             for jump, span in zip(jumps, spans, strict=True):
-                if span.records >= self.parts[SKIP].skip_by:
+                if span.records >= limits.skip_by:
                     yield jump_row(jump, span)
+
+    def without_repairs(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield findings but rewinds that only take back what was set forward from outside.
+
+        The group had no members meanwhile, so nothing of that is read again.
+        """
+        origins = self.parts[SKIP].origins()
+        for row in rows:
+            step = (row["group_id"], row.get("topic"), row.get("partition")), row.get(PREVIOUS)
+            is_rewind = row["kind"] == REWIND and row.get("count", 1) == 1
+            if not is_rewind or step not in origins or row["offset"] < origins[step]:
+                yield row
 
     def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, list[Owner]]]:
         """Yield the stalls of partitions that a member owned meanwhile, with the owners."""

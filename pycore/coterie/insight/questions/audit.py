@@ -179,6 +179,9 @@ class Finder(NamedTuple):
         return f"{NAME}.{self.kinds[0]}"
 
 
+LOSSES = f"{NAME}.{SKIP}"  # the name of the finder of losses
+
+
 def commit_findings(view: PartitionView, parameters: Parameters) -> CommitFindings:
     """Return the aggregate that finds what is wrong in commits."""
     looks_for = parameters.looks_for
@@ -274,6 +277,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     atoms: list[Row] = []
     for finder in finders(parameters):
         atoms += finder.rows(view, parameters, filled.get(finder.name))
+    if parameters.looks_for(REWIND) and LOSSES in filled:
+        atoms = list(filled[LOSSES].without_repairs(atoms))
     # A loop that began before the log is whole would hide what happened since.
     since_ms = view.trusted_from_ms or 0
     older = [row for row in atoms if row["timestamp"] is not None and row["timestamp"] < since_ms]

@@ -155,7 +155,7 @@ def skips_text(rows: list[Row], row: Row) -> str:
     back = "; set back later" if any(one["highest_offset"] < one["offset"] for one in rows) else ""
     return (
         f"{places_text(row['partitions'])} {how}: about {passed} never committed: "
-        f"{changes_text(rows)}{back}{doubt}"
+        f"{changes_text(rows, 'lowest_offset', 'highest_offset')}{back}{doubt}"
     )
 
 
@@ -166,10 +166,10 @@ def removal_before(rows: list[Row], where: str) -> str:
     return f"{removed_text(one['removed_ms'] for one in rows)}, resumed {where}"
 
 
-def changes_text(rows: list[Row]) -> str:
-    """Return the offsets before and after of the first partitions."""
+def changes_text(rows: list[Row], start: str = "previous_offset", stop: str = "offset") -> str:
+    """Return two offsets of the first partitions: by default before and after the change."""
     changes = [
-        f"{shortened(one['topic'])}-{one['partition']} {one['previous_offset']} to {one['offset']}"
+        f"{shortened(one['topic'])}-{one['partition']} {one[start]} to {one[stop]}"
         for one in sorted(rows, key=lambda one: (one["topic"], one["partition"]))[:NAMED]
     ]
     more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
