@@ -188,16 +188,8 @@ def test_wrong_use_is_one_line(args, status, says, tmp_path):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "data").write_text("", encoding="utf-8")
     folder = shutil.copytree(golden_data.log("transactions"), tmp_path / "log")
-    fails(
-        "watch",
-        folder,
-        "--data",
-        tmp_path / "data",
-        says=(
-            "--data",
-            "cannot be written",
-        ),
-    )
+    says = "--data", "is a file, or in one; name another folder"
+    fails("watch", folder, "--data", tmp_path / "data", says=says)
 
 
 def test_a_login_of_root_may_be_readable_by_its_group(tmp_path, monkeypatch):
