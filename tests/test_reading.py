@@ -94,7 +94,7 @@ def test_a_compacted_log_says_since_when_it_is_complete_and_corrupt_places_are_r
 
 def test_the_source_is_shown(basic):
     shown = repr(read(basic, group=GROUP, at=0))
-    assert "OffsetsLog" in shown
+    assert "OffsetsTopic" in shown
     assert str(basic) in shown
     assert GROUP in shown
     assert "1970-01-01T00:00:00.000Z" in shown
@@ -104,7 +104,7 @@ def test_the_source_is_shown(basic):
     ("use", "says"),
     [
         (lambda log: read("/nowhere"), "/nowhere: no such file or folder"),
-        (lambda log: read(5), "log must be a path, not 5"),
+        (lambda log: read(5), "log must be a path, or a list of paths, not 5"),
         (lambda log: read("s3a://bucket/log"), "URLs are read by Spark"),
         (lambda log: read(log, command_config="x"), "command_config is for a cluster"),
         (lambda log: read(log, group=[5]), "group must be a str"),

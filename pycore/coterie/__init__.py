@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         Transition as Transition,
         Unanswered as Unanswered,
     )
-    from coterie.reading import OffsetsLog as OffsetsLog, read as read
+    from coterie.reading import read as read
     from coterie.state.partial import (
         PartialState as PartialState,
         ScanOptions as ScanOptions,
@@ -65,7 +65,7 @@ _HOMES = {  # module -> its public names; the imports above repeat them for type
     "coordinator.group_coordinator": "GroupCoordinator",
     "coordinator.pending": "Pending PendingAppend TraceOutput",
     "errors": "ArgumentError ConfigError CorruptData CoterieError LogError NotAnswered TraceError",
-    "reading": "OffsetsLog read",
+    "reading": "read",
     "state.partial": "PartialState ScanOptions merge scan",
     "coordinator.trace": "load_trace run_trace",
     "events": "Append Cause Response Transition Unanswered",

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.base.arguments import string, walked
+from coterie.base.arguments import path_names, string, walked
 from coterie.base.extras import missing_module
 from coterie.base.progress_bar import ProgressBar
 from coterie.base.times import Time, epoch_ms, format_time, time_ms
@@ -56,7 +56,7 @@ def read(
     at: Time = None,
     *,
     command_config: Path_ | None = None,
-) -> OffsetsLog:
+) -> OffsetsTopic:
     """Return a log whose tables and answers are read when they are first used.
 
     Parameters
@@ -88,14 +88,17 @@ def read(
     >>> log.explain().column("event").unique().to_pylist()
     ['generation', 'commits', 'empty']
     """
-    groups = None if group is None else frozenset([group] if isinstance(group, str) else group)
-    for name in groups or ():
-        string(name, "group")
+    groups = None
+    if group is not None:
+        several = (
+            [group] if isinstance(group, str) else walked(group, "group", "a group, or several")
+        )
+        groups = frozenset(string(name, "group") for name in several)
     if isinstance(log, str) and SERVERS.fullmatch(log) and not os.path.exists(log):
         at_ms, folder = time_ms(at), Path(tempfile.mkdtemp(prefix="coterie-"))
         try:
             _copy(log, command_config, groups or (), folder)
-            found = OffsetsLog([os.fspath(folder)], groups, at_ms, log)
+            found = OffsetsTopic([os.fspath(folder)], groups, at_ms, log)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -103,14 +106,13 @@ def read(
         return found
     if command_config is not None:
         raise ArgumentError("command_config is for a cluster, HOST:PORT")
-    paths = [log] if isinstance(log, str | os.PathLike) else list(walked(log, "log", "a path"))
-    names = [FILE_URL.sub("/", os.fspath(path)) for path in paths]
+    names = [FILE_URL.sub("/", name) for name in path_names(log, "log")]
     if any(map(URL.match, names)):
         raise ArgumentError("URLs are read by Spark: coterie_spark.replay, coterie_spark.explain")
-    return OffsetsLog(names, groups, time_ms(at), ", ".join(names))
+    return OffsetsTopic(names, groups, time_ms(at), ", ".join(names))
 
 
-class OffsetsLog:
+class OffsetsTopic:
     """A log of the offsets topic: tables, and answers to questions, as Arrow tables.
 
     Made by :func:`read`. Tables are read once, answers at each call. Both have the columns that
@@ -146,7 +148,7 @@ class OffsetsLog:
         count = len(self._listing.partitions())
         partitions = "1 partition" if count == 1 else f"{count} partitions"
         size = f"{self._listing.size:,} bytes"
-        return f"<OffsetsLog {self.source}: {partitions}, {size}{of}{at}>"
+        return f"<OffsetsTopic {self.source}: {partitions}, {size}{of}{at}>"
 
     # ---- tables
 

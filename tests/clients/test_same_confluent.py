@@ -6,8 +6,7 @@ Both see the same callbacks, commits, results and errors, in the same order for 
 import pytest
 
 from coterie.server import Broker
-from coterie.testing import Cluster
-from coterie.testing.virtual_clients import virtual_clients
+from coterie.testing import Cluster, virtual_clients
 from coterie.values import Error
 from support.clients.confluent_scripts import RECORDS, SCRIPTS, TOPIC, World
 

@@ -11,7 +11,7 @@ import pytest
 
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories import Crash, History, Restart, processed, random_history, store
-from coterie.testing.virtual_clients import virtual_clients
+from coterie.testing import virtual_clients
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "group.id": "mine", "auto.offset.reset": "earliest"}
 

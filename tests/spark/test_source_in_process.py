@@ -19,9 +19,10 @@ pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
 from pyspark.sql.types import StructType  # noqa: E402
 
+from coterie.state import decoded  # noqa: E402
 from coterie_spark import decode  # noqa: E402
 from coterie_spark.replay_job import merging, scanning  # noqa: E402
-from coterie_spark.source import data_source, decoded, states_source, stream_reader  # noqa: E402
+from coterie_spark.source import data_source, states_source, stream_reader  # noqa: E402
 from coterie_spark.source.data_source import ConsumerOffsetsSource  # noqa: E402
 from support.spark_stand_in import EPOCH, Session, on_a_worker, patched  # noqa: E402
 

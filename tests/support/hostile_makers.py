@@ -44,6 +44,7 @@ from coterie.testing import (
     Member,
     Producer,
 )
+from support import golden_data
 from support.log_writer import batch, commit_key, commit_value, group_key
 
 MAPPING = mmap.mmap(-1, mmap.PAGESIZE)
@@ -279,6 +280,7 @@ GOOD = {  # parameter, perhaps with its function and class -> a value, or what m
     **{f"Consumer.{name}.partitions": [("t", 0)] for name in (
         "assign", "beginning_offsets", "committed", "end_offsets", "pause", "resume")},
     **{f"Consumer.{name}.partition": ("t", 0) for name in ("current_lag", "position", "seek")},
+    "read.log": lambda: golden_data.log("basic"),
     "timeout_ms": 5, "times_ms": {("t", 0): 0}, "seed": 1,
     "group_metadata": ConsumerGroupMetadata("g", -1, "", None), "application": AnApplication,
 }  # fmt: skip

@@ -120,6 +120,17 @@ def function(value: Any, name: str) -> Any:
     return value
 
 
+def path_names(value: Any, name: str) -> list[str]:
+    """Return a path, or several, as text."""
+    paths = [value]
+    if not isinstance(value, str | os.PathLike):
+        paths = list(walked(value, name, "a path, or a list of paths"))
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"{name} must be a path, or a list of paths, not {shown(path)}")
+    return [os.fspath(path) for path in paths]
+
+
 def milliseconds(value: Any, name: str) -> int:
     return within(value, name, 0, LATEST_MS)
 

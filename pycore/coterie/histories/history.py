@@ -75,7 +75,7 @@ class History(Conditions):
         """
         if (application is None) == (program is None):
             raise ArgumentError("run takes an application or a program")
-        known = application or ProgramApplication(program)
+        known = ProgramApplication(program) if application is None else application
         run = Run(self, known)
         object.__setattr__(self, "_application", known)
         return run.outcome()

@@ -8,14 +8,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from coterie.base.arguments import called
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.confluent import ConfluentConsumer
 from coterie.histories.instance import Instance, WriteFailed, plain_function
 from coterie.testing.confluent_types import KafkaException
 from coterie.testing.process import Process
 from coterie.testing.programs import Program, current, running
+from coterie.testing.stand_ins import end, stand_ins
 from coterie.testing.topics import ConsumerRecord
-from coterie.testing.virtual_clients import end, stand_ins
 
 PROBE_MS = 100_000
 
@@ -65,7 +66,7 @@ class ProgramApplication:
 
     def __call__(self, *_: Any) -> Any:
         """Run the program."""
-        return self.main()
+        return called(self.main)()
 
 
 def _script(path: Path) -> Callable[[], Any]:

@@ -42,8 +42,8 @@ from coterie.testing.consumer import ConsumerMember
 from coterie.testing.consumer_state import MemberState
 from coterie.testing.member import Member
 from coterie.testing.simulated_cluster import Cluster
+from coterie.testing.stand_ins import virtual_clients
 from coterie.testing.topics import ConsumerRecord, TopicPartition
-from coterie.testing.virtual_clients import virtual_clients
 
 if TYPE_CHECKING:
     from coterie.histories import History, histories, random_history

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie._core.coordinator.runtime import response_of
 from coterie._core.testing.clients import ClientRequest
-from coterie.base.arguments import LATEST_MS, called, function, milliseconds, sequence, text, within
+from coterie.base.arguments import called, function, milliseconds, sequence, text, within
 from coterie.base.operations import NUMBER, OPERATIONS
 from coterie.base.schedule import Schedule
 from coterie.coordinator.config import CLASSIC_ONLY, KEEPING_TOPIC_IDS
@@ -20,7 +20,7 @@ from coterie.testing.cluster_coordinator import CountedCoordinator
 from coterie.testing.member import partition_counts
 from coterie.testing.network import Network
 from coterie.testing.topic_log import OffsetsLog
-from coterie.testing.topics import Interval, Topic
+from coterie.testing.topics import Interval, Topic, whole_interval
 from coterie.testing.transactions import Transactions
 from coterie.values import Error, OffsetAndMetadata
 
@@ -381,10 +381,10 @@ def _racks_of(racks: Any) -> dict[str, tuple[frozenset[str], ...]]:
 
 
 def _interval(interval_ms: Any) -> Interval:
-    if interval_ms is None or callable(interval_ms):
+    if callable(interval_ms):
         given: Interval = interval_ms
         return given
-    return within(interval_ms, "interval_ms", 1, LATEST_MS)
+    return whole_interval(interval_ms)
 
 
 _LOCAL: dict[str, Callable[..., Any]] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from coterie._core.testing.clients import LogEnds
-from coterie.base.arguments import text, within
+from coterie.base.arguments import LATEST_MS, text, within
 from coterie.errors import ArgumentError, shown
 
 
@@ -184,6 +184,11 @@ class PartitionLog(LogEnds):
 Interval = int | Callable[[str, int], int | None] | None
 
 
+def whole_interval(interval_ms: Any) -> int | None:
+    """Return an interval of records that was checked; None: there are none."""
+    return None if interval_ms is None else within(interval_ms, "interval_ms", 1, LATEST_MS)
+
+
 class Topic:
     """A topic.
 
@@ -228,6 +233,11 @@ class Topic:
     def _produce(self, log: PartitionLog, total: int, now_ms: int) -> None:
         interval_ms = self.interval_ms
         if callable(interval_ms):
-            interval_ms = interval_ms(self.name, log.partition)
+            try:
+                interval_ms = whole_interval(interval_ms(self.name, log.partition))
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(
+                    f"interval_ms, of {self.name}-{log.partition}: {error}"
+                ) from error
         turn_ms = 0 if interval_ms is None else (log.partition + 1) * interval_ms // total
         log.produce(now_ms + max(turn_ms, 1), interval_ms, now_ms)

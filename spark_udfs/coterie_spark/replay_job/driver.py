@@ -10,16 +10,15 @@ tables are then decoded from the persisted products.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace as with_changes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coterie.base.arguments import walked
+from coterie.base.arguments import path_names
 from coterie.base.ordering import partition_order
 from coterie.base.times import Time, time_ms
-from coterie.errors import ArgumentError, CoterieError, FaultFound, shown
+from coterie.errors import CoterieError, FaultFound
 from coterie.log.folders import Listing, Segment, find_segments
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
@@ -339,13 +338,7 @@ def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Li
     """Return the segments of paths or URLs; a listing is returned unchanged."""
     if isinstance(paths, Listing):
         return paths
-    several: list[Any] = [paths]
-    if not isinstance(paths, str | os.PathLike):
-        several = list(walked(paths, "paths", "a path, or a list of paths"))
-    for path in several:
-        if not isinstance(path, str | os.PathLike):
-            raise ArgumentError(f"paths must be a path, or a list of paths, not {shown(path)}")
-    names = [os.fspath(path) for path in several]
+    names = path_names(paths, "paths")
     if not names:
         raise CoterieError("no path to replay")
     urls = [is_url(name) for name in names]

@@ -108,7 +108,7 @@ cdef inline bint queue_record(Queue* queue, Table* table, PlaceCache* cache,
         prefetch_slot(table, item.hash)
     item.seq = seq
     item.tombstone = record.value_size < 0
-    item.value.batch_offset = batch_offset
+    item.value.batch_offset, item.value.topic_id = batch_offset, 0
     if not item.tombstone:
         if read_commit_value(record.value, record.value_size, &commit) != OK:
             return False

@@ -131,6 +131,8 @@ cdef class ConsumerGroup(Group):
     cdef bint taken_over           # a partition, from an owner that may have it yet
     cdef int rules                 # of a Release
     cdef int resolved_bits         # of the slots of Kafka's table of resolved expressions
+    cdef Resolved first            # in this table, as first_resolved() found it,
+    cdef bint knows_first          # since when nothing was resolved or removed
     cdef int64_t refresh_ms        # the metadata refresh deadline: time and epoch
     cdef int32_t refresh_epoch
 

@@ -356,6 +356,7 @@ cdef class ConsumerGroup(Group):
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
         cdef Resolved before = self.resolved.get(record.name)
+        self.knows_first = False
         if record.tombstone:
             self.resolved.pop(record.name, None)
         else:
@@ -379,11 +380,14 @@ cdef class ConsumerGroup(Group):
         """
         cdef Resolved first = None
         cdef uint64_t lowest = 0, slot
+        if self.knows_first:  # a heartbeat must not hash all of them
+            return self.first
         for regex, resolved in self.resolved.items():
             slot = <uint64_t><int64_t><int32_t>java_hash(regex) * 0x9E3779B97F4A7C15ULL
             slot >>= 64 - self.resolved_bits
             if first is None or slot <= lowest:
                 first, lowest = <Resolved>resolved, slot
+        self.first, self.knows_first = first, True
         return first
 
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1:
@@ -846,6 +850,7 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     target.target_epoch, target.target_ms = source.target_epoch, source.target_ms
     target.rules, target.resolved_bits = source.rules, source.resolved_bits
     target.instances, target.resolved = dict(source.instances), dict(source.resolved)
+    target.first, target.knows_first = source.first, source.knows_first
     target.names_count, target.regex_count = dict(source.names_count), dict(source.regex_count)
     target.topic_count = dict(source.topic_count)
     target.shared_topics = source.shared_topics

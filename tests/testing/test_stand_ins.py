@@ -10,8 +10,7 @@ from time import sleep as nap
 
 import pytest
 
-from coterie.testing import Cluster, confluent
-from coterie.testing.virtual_clients import virtual_clients
+from coterie.testing import Cluster, confluent, virtual_clients
 
 REPLACED = [
     *((time, name) for name in ("sleep", "time", "monotonic", "perf_counter", "time_ns")),
