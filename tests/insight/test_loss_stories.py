@@ -230,6 +230,30 @@ def test_taking_back_what_was_set_forward_without_members_is_no_rewind(
     assert found == rewinds + [(steps[-1] + read, last)] * bool(is_rewind or read)
 
 
+@pytest.mark.parametrize("between", ["a member that commits nothing", "a removal", "it itself"])
+def test_what_a_member_may_have_read_or_a_removal_took_is_set_back(between, tmp_path):
+    back = commit(START + 90_000, {0: 100})
+    between_them = {
+        "a member that commits nothing": [
+            life(START + 61_000, 3, member("m")),
+            life(START + 80_000, 4),
+        ],
+        "a removal": [commit(START + 61_000, {0: None}), life(START + 62_000, 3, member("m"))],
+        "it itself": [life(START + 61_000, 3, member("m"))],
+    }
+    written(
+        tmp_path,
+        life(START, 1, member("m")),
+        commit(START + 1000, {0: 100}),
+        life(START + 2000, 2),
+        commit(START + 60_000, {0: 700}),
+        *between_them[between],
+        back,
+    )
+    (row,) = findings(tmp_path, "rewind")
+    assert (row["previous_offset"], row["offset"]) == (700, 100)
+
+
 def steady(count, step_ms=1000, partitions=(0, 1, 2), first=0):
     return [
         commit(START + (first + n) * step_ms, {p: (first + n) * 10 for p in partitions})

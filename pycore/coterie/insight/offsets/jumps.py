@@ -115,6 +115,16 @@ class OutsideSpans:
             spans[chosen] = np.where(is_outside, begins, -1)
         return spans
 
+    def at(self, group: str, log_offset: int) -> int:
+        """Return the number of the span of a place; -1: the group may have members there."""
+        if group not in self.numbers:
+            return -1
+        base = self.numbers[group] * (len(self.offsets) + 1)
+        at = np.searchsorted(self.codes, base + np.searchsorted(self.offsets, log_offset)) - 1
+        if at < 0 or self.codes[at] < base or not self.outside[at]:
+            return -1
+        return int(self.offsets[self.codes[at] - base])
+
 
 class Jumps:
     """Finds steps forward that may be jumps, piece by piece.

@@ -105,14 +105,25 @@ class Losses:
     def without_repairs(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield findings but rewinds that only take back what was set forward from outside.
 
-        The group had no members meanwhile, so nothing of that is read again.
+        Both are in one time without members, so the group reads nothing of that again.
         """
-        origins = self.parts[SKIP].origins()
-        for row in rows:
-            step = (row["group_id"], row.get("topic"), row.get("partition")), row.get(PREVIOUS)
-            is_rewind = row["kind"] == REWIND and row.get("count", 1) == 1
-            if not is_rewind or step not in origins or row["offset"] < origins[step]:
-                yield row
+        spans, origins = self.parts[SKIP].spans, self.parts[SKIP].origins()
+
+        def is_repair(row: Row) -> bool:
+            group, place = row["group_id"], row.get(PREVIOUS)
+            step = (group, row.get("topic"), row.get("partition")), place
+            if (
+                row["kind"] != REWIND
+                or row.get("count", 1) > 1
+                or row.get("removed_ms") is not None
+            ):
+                return False
+            if step not in origins or row["offset"] < origins[step]:
+                return False
+            span: int = spans.at(group, row["log_offset"])
+            return span >= 0 and span == spans.at(group, place)
+
+        return (row for row in rows if not is_repair(row))
 
     def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, list[Owner]]]:
         """Yield the stalls of partitions that a member owned meanwhile, with the owners."""
