@@ -187,13 +187,11 @@ def import_request_log(
         trace, expected = _lines(steps, by_itself, start_ms)
         return [header, *trace], expected
 
-    ended = _with_ended_sessions(steps, downs, lines_of)
-    of_steps = partial(lines_of, ended=ended)
+    of_steps = partial(lines_of, ended=_with_ended_sessions(steps, downs, lines_of))
     out.shown = shown_settings(steps, coordinator_config(header["config"]), downs, removals)
     ordered, out.wrong = _answered_order(steps, of_steps, start_ms, header["config"])
     out.trace, out.expected = of_steps(ordered)
-    if out.wrong == 0:  # the settings fit, whatever another delay would do as well
-        out.shown = []
+    out.shown = out.shown if out.wrong != 0 else []  # settings that fit, whatever else would
     if out.wrong and len(steps) * sum(map(len, TRIED.values())) <= EVENTS_MAX:
         out.shown += _tried(out)
     return out
