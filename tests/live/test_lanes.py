@@ -23,10 +23,10 @@ OUT_OF_RANGE, NOT_LEADER, NO_PERMISSION = 1, 6, 29
 class Copying:
     """Lanes over partitions in a folder, on a clock that goes on by 1 s with each look."""
 
-    def __init__(self, folder, *numbers, follow=False):
+    def __init__(self, folder, *numbers, follow=False, wait_ms=1_500):
         self.now_ms, self.notices, self.written = 1_796_133_900_123, [], []
         self.partitions = [self.partition(folder, number) for number in numbers]
-        limits = {"max_bytes": 3_000, "partition_bytes": 700, "wait_ms": 1_500}
+        limits = {"max_bytes": 3_000, "partition_bytes": 700, "wait_ms": wait_ms}
         self.lane = Lane(
             *("t", TOPIC_ID, self.partitions),
             follow=follow,
@@ -368,7 +368,10 @@ class Silent(Leader):
         return {"responses": []}
 
 
-def test_a_leader_that_answers_without_a_row_is_not_asked_at_once_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("wait_ms", [0, 1, 1_500])
+def test_a_leader_that_answers_without_a_row_is_not_asked_at_once_again(
+    tmp_path, monkeypatch, wait_ms
+):
     """It was asked 6,000 times a second."""
     pauses, real = [], asyncio.sleep
 
@@ -377,7 +380,7 @@ def test_a_leader_that_answers_without_a_row_is_not_asked_at_once_again(tmp_path
         await real(0, *rest)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    copying = Copying(tmp_path, 3, follow=True).run(Silent({3: (0, 0)}, 20))
+    copying = Copying(tmp_path, 3, follow=True, wait_ms=wait_ms).run(Silent({3: (0, 0)}, 20))
     assert str(copying.lane.error) == "it is gone"
     assert [pause for pause in pauses if pause] == [0.1] * 19
     behind = Copying(tmp_path / "behind", 3).run(Silent({3: (0, 5)}, 20))

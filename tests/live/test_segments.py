@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import itertools
 import os
 from random import Random
 
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
+from coterie.cli.watched_cluster import list_copy
 from coterie.errors import LogError
 from coterie.live import copying, lanes, segments
 from coterie.live.client_config import ClientConfig
@@ -153,6 +155,33 @@ def test_the_partitions_of_a_topic_share_few_descriptors(tmp_path, monkeypatch, 
     for number, data in every.items():
         assert (tmp_path / f"t-{number}" / f"{0:020}.log").read_bytes() == data
         assert read_copy_state(tmp_path / f"t-{number}").complete_until_ms == 1
+
+
+@pytest.mark.parametrize(("number", "ends"), [(errno.EMFILE, False), (errno.ENOSPC, True)])
+def test_a_full_table_of_descriptors_puts_off_what_a_copy_saves(
+    tmp_path, monkeypatch, number, ends
+):
+    real, calls, times = copying.write_copy_state, [], itertools.count(0, 6_000)
+
+    def write(folder, state):
+        calls.append(state)
+        if len(calls) == 2:
+            raise OSError(number, os.strerror(number))
+        real(folder, state)
+
+    monkeypatch.setattr(copying, "write_copy_state", write)
+    leader = Leader({3: (0, 3)}, *({3: batches(at, at + 1)} for at in range(3)))
+    with pytest.raises(OSError, match="No space") if ends else contextlib.nullcontext():
+        copied(tmp_path, {3: leader}, lambda: next(times))
+    assert calls[2:]
+    assert read_copy_state(tmp_path / "t-3").complete_until_offset == 3
+
+
+def test_a_folder_that_cannot_be_listed_for_a_while_is_one_line(tmp_path):
+    says = "cannot be read: Too many open files"
+    with few_more(0), open(os.devnull), pytest.raises(LogError, match=says):
+        list_copy(tmp_path)
+    assert list_copy(tmp_path).segments == ()
 
 
 def test_an_error_of_the_disk_for_a_segment_that_had_to_be_closed_is_raised(

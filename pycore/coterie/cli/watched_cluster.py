@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cli.clusters import cluster_of
 from coterie.cli.copying import copy
+from coterie.errors import LogError
 from coterie.live.copying import CopyObserver, CopyPlan
 from coterie.log.folders import TOPIC, Listing, find_segments
 
@@ -21,7 +22,11 @@ CLUSTER = "cluster"  # what the watcher waits for until the first copy is comple
 
 def list_copy(folder: Path) -> Listing:
     """List a copy, which may not have begun yet."""
-    if not any(folder.glob(f"{TOPIC}-*")):
+    try:
+        has_begun = any(folder.glob(f"{TOPIC}-*"))
+    except OSError as error:  # too many open files, for a while
+        raise LogError(f"{folder}: cannot be read: {error.strerror}") from error
+    if not has_begun:
         return Listing((), ())
     return find_segments([folder])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import re
 from collections import deque
@@ -47,6 +48,7 @@ THIN_BYTES = 1 << 20  # of a response: it comes in time over a slow link
 SAVE_AFTER_MS = 5_000
 SAVE_MS = 500  # of saving at a time; the states of 100,000 partitions take minutes
 THIN_EVERY_S = 60.0
+FULL_TABLE = {errno.EMFILE, errno.ENFILE}
 CONFIRM_S = 0.1  # between two looks at a topic that seems to be made again, or to have grown
 NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
 
@@ -479,7 +481,12 @@ class _Copying:
         if began_ms - self._saved_ms < SAVE_AFTER_MS:
             return
         for _ in range(len(self._to_save)):
-            self._save(self._to_save[0])
+            try:
+                self._save(self._to_save[0])
+            except OSError as error:
+                if error.errno not in FULL_TABLE:
+                    raise
+                break  # clients of the process have all descriptors: the next time
             self._to_save.rotate(-1)
             if self._now_ms() - began_ms >= SAVE_MS:
                 break

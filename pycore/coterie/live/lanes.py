@@ -261,7 +261,8 @@ class Lane:
                     pending = None  # it has the response
                     took_s = clock() - requested_s
                     self._fit(sum(len(part.data) for part in taken), took_s)
-                    if not any(part.batches for part in taken) and took_s < self._wait_ms / 1000:
+                    least_s = max(self._wait_ms / 1000, PAUSE_S)
+                    if not any(part.batches for part in taken) and took_s < least_s:
                         await asyncio.sleep(PAUSE_S)  # the broker should have waited for more
                 answered_ms = requested_ms
                 body = self._request()
