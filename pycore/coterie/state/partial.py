@@ -281,9 +281,7 @@ def scan(
         ``data`` is a ``mmap``, and its file was truncated during the scan.
     """
     if isinstance(data, str | os.PathLike):
-        raise ArgumentError(
-            f"data must be the bytes of a segment, not {shown(data)}; coterie.read reads paths"
-        )
+        raise ArgumentError(f"data must be bytes, not {shown(data)}; coterie.read reads paths")
     state = PartialState(ScanOptions() if options is None else options)
     with intact(data, file if isinstance(file, str) else None):
         state.fold(partition).scan(data, file=file, position=position)
