@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from coterie.base import progress_bar
 from coterie.cli import copying, logs, progress
 from support import commandline
 from support.commandline import coterie
@@ -26,7 +27,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch):
     """The time in seconds, as a list of one number."""
     now = [5_000.0]
-    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress_bar, "perf_counter", lambda: now[0])
     return now
 
 
@@ -176,7 +177,7 @@ def test_a_bar_on_the_terminal_takes_nothing_from_the_output(command, tmp_path, 
         folder.mkdir(parents=True)
         (folder / f"{0:020}.log").write_bytes(data + rest)
     quiet = coterie(*command, cwd=tmp_path)
-    monkeypatch.setattr(progress, "AFTER_S", 0)
+    monkeypatch.setattr(progress_bar, "AFTER_S", 0)
     monkeypatch.setattr(commandline, "Stream", TerminalForErrors)
     shown = coterie(*command, cwd=tmp_path)
     assert "reading" in shown.stderr
@@ -191,7 +192,7 @@ def test_no_bar_stands_on_the_terminal_when_a_line_of_the_output_is_written(tmp_
         folder.mkdir()
         back = [batch(at, [commit(ms)]) for at, ms in enumerate((900_000, 1_000))]
         (folder / f"{0:020}.log").write_bytes(b"".join(back) + b"\xff" * 40)
-    monkeypatch.setattr(progress, "AFTER_S", 0)
+    monkeypatch.setattr(progress_bar, "AFTER_S", 0)
     streams, has_bar = {}, []
 
     class Output(io.BytesIO):
