@@ -227,20 +227,6 @@ def cooperative_rebalances(world):
     rebalances(world, partition_assignment_strategy="cooperative-sticky")
 
 
-def a_join_in_the_background(world):
-    """A member that does not poll goes on with its join, and leads the group."""
-    one, two = world.consumer("a"), world.consumer("b")
-    one.subscribe([TOPIC], **world.callbacks("a"))
-    world.settled(a=(one, 4))
-    two.subscribe([TOPIC], **world.callbacks("b"))
-    world.until(lambda _: one.poll(0) or world.events[-1][1] == "on_revoke", two)
-    world.settled(b=(two, 2))
-    world.tried("assignment", one.assignment)
-    world.settled(a=(one, 2))
-    one.close()
-    two.close()
-
-
 def offsets_in_on_assign(world):
     """``assign`` in the callback chooses where to begin; ``seek`` is too early there."""
     world.produce([3, 3])
@@ -516,7 +502,7 @@ SCRIPTS = {
     script.__name__: script
     for script in (
         a_loop, commits, stored_offsets, automatic_commits, rebalances, cooperative_rebalances,
-        a_join_in_the_background, offsets_in_on_assign, assignments_of_the_wrong_kind,
+        offsets_in_on_assign, assignments_of_the_wrong_kind,
         a_callback_that_raises, assigned_partitions, refused_commits, a_pause_over_a_rebalance,
         commits_in_callbacks, no_offset, unknown_topic, late_poll, deliveries, transactions, values,
         settings_of_a_deployed_application,
