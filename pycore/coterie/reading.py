@@ -32,7 +32,7 @@ from coterie.insight.question_engine import (
     question_request,
 )
 from coterie.insight.questions import audit, explain, explain_removals, group_names, time_range
-from coterie.log.folders import Listing, find_segments, read_segment
+from coterie.log.folders import Listing, find_segments, is_url, local_path, read_segment
 from coterie.log.trust import trusted_from
 from coterie.state.decoded import arrow_schema, record_batches
 from coterie.state.local_replay import scan_state
@@ -42,20 +42,18 @@ from coterie.state.several_partitions import lines_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Path_ = str | os.PathLike[str]
+LogPath = str | os.PathLike[str]
 Groups = str | Iterable[str] | None
-Ends = Path_ | EndOffsets | Mapping[tuple[str, int], int]
+Ends = LogPath | EndOffsets | Mapping[tuple[str, int], int]
 SERVERS = re.compile(r"[^/\\:\s]+:\d{1,5}(,[^/\\:\s]+:\d{1,5})*")
-FILE_URL = re.compile("^file:/+")
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def read(
-    log: Path_ | Iterable[Path_],
+    log: LogPath | Iterable[LogPath],
     group: Groups = None,
     at: Time = None,
     *,
-    command_config: Path_ | None = None,
+    command_config: LogPath | None = None,
 ) -> OffsetsTopic:
     """Return a log whose tables and answers are read when they are first used.
 
@@ -106,8 +104,8 @@ def read(
         return found
     if command_config is not None:
         raise ArgumentError("command_config is for a cluster, HOST:PORT")
-    names = [FILE_URL.sub("/", name) for name in path_names(log, "log")]
-    if any(map(URL.match, names)):
+    names = list(map(local_path, path_names(log, "log")))
+    if any(map(is_url, names)):
         raise ArgumentError("URLs are read by Spark: coterie_spark.replay, coterie_spark.explain")
     return OffsetsTopic(names, groups, time_ms(at), ", ".join(names))
 
@@ -314,7 +312,7 @@ def _ends(ends: Ends) -> EndOffsets:
     return read_end_offsets(ends)
 
 
-def _copy(servers: str, command_config: Path_ | None, groups: Iterable[str], out: Path) -> None:
+def _copy(servers: str, command_config: LogPath | None, groups: Iterable[str], out: Path) -> None:
     """Copy the offsets topic of a cluster, in a thread: a notebook has an event loop already."""
     try:
         from coterie.live.client_config import ClientConfig, read_client_config

@@ -166,8 +166,8 @@ def test_no_permission_to_read(what, log):
             ended = coterie_forks([(name, copy) for name in ("verify", *QUESTIONS)], prepare)
         finally:
             secret.chmod(0o755)
-    for status, said in ended:
-        (line,) = said.splitlines()
+    for status, text in ended:
+        (line,) = text.splitlines()
         assert (status, str(secret) in line, "no permission" in line) == (1, True, True), line
 
 

@@ -266,9 +266,9 @@ def test_names_are_read_anew_where_other_bytes_lie_where_a_piece_lay():
 def state_of_a_history():
     """What `dump` gives, as a list, and the history's place in it; 7 of its parts are arrays."""
     fold = PartitionFold(history=True)
-    told = (5, write.commit(5)[1], write.commit_value(5, 0, b"told", 5, b"i" * 16))
+    with_id = (5, write.commit(5)[1], write.commit_value(5, 0, b"meta", 5, b"i" * 16))
     fold.scan(
-        write.batch(0, [told, (5, write.commit(5)[1], None)])
+        write.batch(0, [with_id, (5, write.commit(5)[1], None)])
         + write.batch(2, [write.commit(5)], producer_id=3, transactional=True)
         + write.marker(3, 3, 5, commit=1)
         + write.batch(4, [write.commit(5, metadata=b"m")], producer_id=4, transactional=True)

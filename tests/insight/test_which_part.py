@@ -5,7 +5,8 @@ import json
 import pytest
 
 from coterie.base.times import format_time
-from coterie.cli import logs, undo, undo_warnings
+from coterie.cli import undo, undo_warnings
+from coterie.log.folders import is_url
 from coterie.state.replay_engine import SPARK_FROM_BYTES, choose_engine
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import log, records
@@ -202,7 +203,7 @@ def test_a_replay_says_that_it_works_in_this_process(tmp_path):
     assert done.stderr.splitlines()[-1] == "replayed in this process (--engine spark: on Spark)"
     done = coterie("replay", tmp_path / "none", "--out", tmp_path / "other")
     assert len(done.stderr.splitlines()) == 1  # a failure is one line
-    assert logs.URL.match("s3a://bucket")
+    assert is_url("s3a://bucket")
 
 
 def test_the_segments_that_stand_for_a_cleaned_one_are_read_if_all_are_there(tmp_path):

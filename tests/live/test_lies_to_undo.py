@@ -109,7 +109,7 @@ class Node:
 
     def __init__(self, api=None, lie=None, when=None, members=(), old=False):
         self.api, self.lie, self.when, self.members, self.old = api, lie, when, members, old
-        self.has_now, self.made, self.count, self.told = dict(BEFORE), [], 0, []
+        self.has_now, self.made, self.count, self.responses = dict(BEFORE), [], 0, []
         self.turns, self.number, self.replaced = {}, 0, {}
 
     def has(self, api):
@@ -128,7 +128,7 @@ class Node:
         if turn in AFTER_IT:
             answer = AFTER_IT[turn](self, api, answer, held)
         if api == "OffsetFetch":
-            self.told.append(answer)
+            self.responses.append(answer)
         return answer
 
     def answer(self, api, body):
@@ -277,11 +277,11 @@ def executed(node, folder, monkeypatch):
     return found, {(topic, int(number)): int(offset) for topic, number, offset in lines}
 
 
-def told(node, number):
+def last_offsets(node, number):
     """What the group has, by the last responses to OffsetFetch."""
     return {
         (topic["name"], row["partitionIndex"]): row["committedOffset"]
-        for topic in node.told[number]["topics"]
+        for topic in node.responses[number]["topics"]
         for row in topic["partitions"]
         if row["committedOffset"] >= 0
     }
@@ -295,7 +295,7 @@ def check(node, outcomes, saved):
     assert [(row["topic"], row["partition"]) for row in outcomes] == [*PLAN]
     for request in node.made:
         for place, offset in request.items():
-            assert saved.get(place) == told(node, 0).get(place)
+            assert saved.get(place) == last_offsets(node, 0).get(place)
             if node.when is not None:
                 assert offset in (RESTORED[place], PLAN[place])
                 assert saved[place] == BEFORE[place]
@@ -308,7 +308,7 @@ def check(node, outcomes, saved):
         last = -1
         if row["outcome"] == "unchanged":
             done, last = {row["offset_before"]}, 0
-        has_now = told(node, last) if node.when is None else node.has_now
+        has_now = last_offsets(node, last) if node.when is None else node.has_now
         assert done == {has_now[place]}
 
 
@@ -387,7 +387,7 @@ def test_whatever_happens_meanwhile_outcomes_and_file_are_true(turns, limit_ms):
         assert row["outcome"] in ("committed", "unchanged") or note
         if row["outcome"] == "committed":
             assert place in node.replaced
-            assert told(node, -1)[place] == RESTORED[place]
+            assert last_offsets(node, -1)[place] == RESTORED[place]
         elif place in node.replaced:
             doubt = (
                 "may have been committed",
@@ -400,7 +400,7 @@ def test_whatever_happens_meanwhile_outcomes_and_file_are_true(turns, limit_ms):
                 ),
             )
             assert any(words in note for words in doubt)
-            assert told(node, -1).get(place) != RESTORED[place] or doubt[0] in note
+            assert last_offsets(node, -1).get(place) != RESTORED[place] or doubt[0] in note
     if {"another commits", "the group is deleted"}.isdisjoint(turns.values()):
         # Nobody sees either of them between a look and a commit.
         assert {place: saved.get(place) for place in node.replaced} == node.replaced

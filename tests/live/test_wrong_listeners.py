@@ -71,15 +71,15 @@ def reach(command):
 
 def test_another_protocol_is_named_with_the_right_one(listeners, command):
     pairs = [pair for pair in itertools.product(PROTOCOLS, repeat=2) if len({*pair}) == 2]
-    commands = [command(listeners[has], wanted) for has, wanted in pairs]
+    commands = [command(listeners[has], given) for has, given in pairs]
     ended = coterie_forks(commands, "import coterie.cli.fetch, coterie.live.connections, aiokafka")
-    for (has, wanted), (status, line) in zip(pairs, ended, strict=True):
-        says = f"coterie: {listeners[has]}: the listener has security.protocol {has}, not {wanted};"
+    for (has, given), (status, line) in zip(pairs, ended, strict=True):
+        says = f"coterie: {listeners[has]}: the listener has security.protocol {has}, not {given};"
         assert line.startswith(
             f"{says} set security.protocol={has} in the file of --command-config"
         )
         assert (status, line.count("\n")) == (1, 1)
-        tells_login = has.startswith("SASL") and not wanted.startswith("SASL")
+        tells_login = has.startswith("SASL") and not given.startswith("SASL")
         assert ("sasl.mechanism=" in line) == tells_login
 
 

@@ -58,8 +58,8 @@ for line in json.loads(sys.argv[1]):
         sys.exit(main())
     os.close(write)
     with open(read, "rb") as error:
-        said = error.read().decode()
-    ended.append((os.waitstatus_to_exitcode(os.wait()[1]), said))
+        text = error.read().decode()
+    ended.append((os.waitstatus_to_exitcode(os.wait()[1]), text))
 os.write(results, json.dumps(ended).encode())
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,14 +18,13 @@ from coterie.base.times import format_time
 from coterie.cli.failures import say
 from coterie.cli.params import bootstrap_options
 from coterie.cli.progress import TerminalProgress
-from coterie.log.folders import Listing, find_segments, left_alone
+from coterie.log.folders import Listing, find_segments, is_url, left_alone
 from coterie.log.topic_id import topics_note
 from coterie.log.trust import trust_lines
 from coterie.state.replay_engine import LISTERS, Where, find_entry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Since = dict["int | None", int]
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # of a Hadoop file system, which Spark lists
 
 
 class Logs:
@@ -56,7 +54,7 @@ class Logs:
     @property
     def by_url(self) -> bool:
         """Whether a path is a URL, which only Spark reads."""
-        return any(URL.match(path) for path in self.paths)
+        return any(map(is_url, self.paths))
 
     @functools.cached_property
     def listing(self) -> Listing:

@@ -3,8 +3,8 @@
 A request log has no settings, but its answers depend on them: an interval of heartbeats is in the
 answer itself, a join that begins a group is answered after the initial delay, and a session that
 was accepted, refused or ended bounds the setting. Where several values fit, the roundest is named.
-What only a setting of one group explains is not told apart from the broker's own. A setting that
-shows in no single answer, such as the release, is tried: the trace is run with each of its values.
+A setting of one group is not distinguished from the broker's own. A setting that shows in no single
+answer, such as the release, is tried: the trace is run with each of its values.
 Sources: ``GroupCoordinatorConfig.java``, ``GroupMetadataManager.java``, ``GroupCoordinator.scala``.
 """
 

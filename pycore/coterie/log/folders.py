@@ -32,6 +32,8 @@ SHARE_STATE_FOLDER = re.compile(r"__share_group_state-([0-9]{1,9})")
 ASIDE_FOLDER = re.compile(r"__consumer_offsets-[0-9]+\..*-(?:delete|stray|future)")
 SEGMENT_FILE = re.compile(r"(.*)\.log(?:\.(zst|gz))?")
 OFFSET_NAME = re.compile(r"[0-9]{20}")
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+LOCAL_URL = re.compile("^file:/+")
 DELETED = ".deleted"
 ASIDE_FILE = (".swap", ".cleaned", DELETED)
 MAP_FROM_BYTES = 64 << 20  # below, one read is as quick as a mapping and holds no file open
@@ -130,6 +132,16 @@ class Listing:
 
 Log = Listing | Iterable[str | os.PathLike[str]]
 """LOG...: paths, or a listing of them."""
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is a URL of one of Hadoop's file systems, which only Spark reads."""
+    return URL.match(path) is not None
+
+
+def local_path(path: str) -> str:
+    """Return the path of a URL ``file:``; any other path or URL unchanged."""
+    return LOCAL_URL.sub("/", path)
 
 
 def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:

@@ -261,16 +261,16 @@ def kept_columns(columns: Mapping[str, Any], keep: Sequence[bool]) -> dict[str, 
     import numpy as np  # not at import: a state of one partition does not need it
 
     mask = np.array(keep, dtype=np.bool_)
-    kept: dict[str, Any] = {"topic_ids": columns["topic_ids"]}
+    chosen: dict[str, Any] = {"topic_ids": columns["topic_ids"]}
     for name, end in (("keys", "key_end"), ("metadata", "metadata_end")):
         sizes = np.diff(columns[end], prepend=0)
-        kept[name] = columns[name][np.repeat(mask, sizes)]
-        kept[end] = np.cumsum(sizes[mask])
-    kept |= {name: column[mask] for name, column in columns.items() if name not in kept}
-    present = kept["flags"] != 0
-    settled = np.maximum(kept["base_seq"], kept["won_seq"])
-    kept["base_seq"] = np.where(present, settled, kept["base_seq"])
-    return kept
+        chosen[name] = columns[name][np.repeat(mask, sizes)]
+        chosen[end] = np.cumsum(sizes[mask])
+    chosen |= {name: column[mask] for name, column in columns.items() if name not in chosen}
+    present = chosen["flags"] != 0
+    settled = np.maximum(chosen["base_seq"], chosen["won_seq"])
+    chosen["base_seq"] = np.where(present, settled, chosen["base_seq"])
+    return chosen
 
 
 def kept_producers(

@@ -19,7 +19,7 @@ from coterie.base.arguments import path_names
 from coterie.base.ordering import partition_order
 from coterie.base.times import Time, time_ms
 from coterie.errors import CoterieError, FaultFound
-from coterie.log.folders import Listing, Segment, find_segments
+from coterie.log.folders import Listing, Segment, find_segments, is_url
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 from coterie.state.pickling import unpack
@@ -29,7 +29,7 @@ from coterie.state.several_partitions import count_of
 from coterie_spark.replay_job import joining, lines, merging, on_the_driver, plan, scanning
 from coterie_spark.replay_job.arrow import spark_schema
 from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
-from coterie_spark.replay_job.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
+from coterie_spark.replay_job.hadoop import find_hadoop_segments, scan_by_hadoop
 from coterie_spark.replay_job.settings import set_meanwhile
 
 if TYPE_CHECKING:

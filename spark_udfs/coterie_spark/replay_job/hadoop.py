@@ -36,13 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Buffer
 
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 GLOB = re.compile(r"[\\{}\[\]*?]")  # characters of Spark's path patterns
-
-
-def is_url(path: str) -> bool:
-    """Whether a path is a URL of one of Hadoop's file systems."""
-    return URL.match(path) is not None
 
 
 def find_hadoop_segments(spark: SparkSession, urls: Iterable[str]) -> Listing:

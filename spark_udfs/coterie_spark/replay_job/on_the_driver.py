@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from coterie.errors import CoterieError
-from coterie.log.folders import Listing
+from coterie.log.folders import Listing, is_url
 from coterie.state.partial import ScanOptions
 from coterie_spark.replay_job import merging, plan, scanning
-from coterie_spark.replay_job.hadoop import is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,11 +16,11 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from coterie.log.folders import Segment, inflate, read_segment
+from coterie.log.folders import Segment, inflate, is_url, read_segment
 from coterie_spark.replay_job import lines, scanning
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.driver import in_task
-from coterie_spark.replay_job.hadoop import contents_in, is_url, read_by, union_of
+from coterie_spark.replay_job.hadoop import contents_in, read_by, union_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

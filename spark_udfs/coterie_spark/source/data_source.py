@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +33,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from coterie.errors import CoterieError
-from coterie.log.folders import Segment, cut_points, find_segments, read_segment
+from coterie.log.folders import Segment, cut_points, find_segments, local_path, read_segment
 from coterie.log.mapped import intact
 from coterie.state.decoded import NAMES, arrow_schema, record_batches
 from coterie_spark.replay_job.closures import on_worker
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = "consumer_offsets"
-LOCAL_URL = re.compile("^file:/+")
 OPTIONS = "path", "paths", "partitions", "partition", "group", MAX_BYTES
 
 
@@ -119,7 +117,7 @@ def paths_of(options: Mapping[str, str]) -> list[str]:
         paths: list[str] = json.loads(options["paths"])
         return paths
     if "path" in options:
-        return [LOCAL_URL.sub("/", options["path"])]  # Spark makes a URL of a table's path
+        return [local_path(options["path"])]  # Spark makes a URL of a table's path
     raise CoterieError(
         "consumer_offsets needs a path: give it to load(...), or to a table without columns of"
         " its own as OPTIONS (path '...')"
