@@ -9,6 +9,7 @@ file, KIND NAME REASON, where * stands for any characters. Exit 1 if one is unde
 """
 
 import argparse
+import math
 import os
 import re
 import subprocess
@@ -22,7 +23,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "pycore"), str(ROOT / "tools")]
 import wire_table  # noqa: E402
-from coterie.server import broker_settings, releases, topic_configs  # noqa: E402
+from coterie.base import settings  # noqa: E402
+from coterie.server import releases, topic_configs  # noqa: E402
 from coterie.server.api import table  # noqa: E402
 from coterie.server.services import group_configs  # noqa: E402
 from coterie.values import Error  # noqa: E402
@@ -31,7 +33,6 @@ DECISIONS = ROOT / "tools/kafka_release.txt"
 POM = ROOT / "tests/support/broker/pom.xml"
 FACTS = ROOT / "tools/KafkaFacts.java"
 TEXTS = ("STRING", "LIST", "CLASS", "PASSWORD")  # the server does not parse them
-TYPES = {1: "BOOLEAN", 2: "STRING", 3: "INT", 5: "LONG", 6: "DOUBLE", 7: "LIST"}
 
 
 class Difference(NamedTuple):
@@ -149,7 +150,7 @@ def known_of(release):
 def configs(known):
     """Return settings of topics or groups in the form of the facts."""
     return {
-        name: [TYPES[row.type] + bounds(row.least, row.most), f"={row.default}"]
+        name: [row.type.name + bounds(row.least, row.most), f"={row.default}"]
         for name, row in known.items()
     }
 
@@ -163,23 +164,19 @@ def bounds(least, most):
 
 def of_broker(release, found):
     """Yield the broker's settings that are missing, of another type, or bounded more widely."""
-    known = broker_settings.of_release(release)
+    known = settings.read_settings(release)
     for name, (kind, *_) in sorted(found.items()):
         if name not in known:
             yield Difference("broker", name, f"is new: {kind}")
             continue
-        setting = known[name]
-        theirs = broker_settings.setting_of(kind)
-        both = {setting.type, theirs.type}
-        narrow = (setting.least and (not theirs.least or _less(theirs.least, setting.least))) or (
-            setting.most and (not theirs.most or _less(setting.most, theirs.most))
-        )
+        ours, theirs = known[name], settings.setting_of(name, kind)
+        both = {ours.type.name, theirs.type.name}
+        low = [-math.inf if row.least is None else row.least for row in (theirs, ours)]
+        high = [math.inf if row.most is None else row.most for row in (ours, theirs)]
+        narrow = low[0] < low[1] or high[0] < high[1]
         if (len(both) > 1 and not both <= set(TEXTS)) or narrow:
-            yield Difference("broker", name, f"is {kind}; here {setting}")
-
-
-def _less(one, other):
-    return float(one) < float(other)
+            here = ours.type.name + bounds(ours.least, ours.most)
+            yield Difference("broker", name, f"is {kind}; here {here}")
 
 
 def differences(version, source):

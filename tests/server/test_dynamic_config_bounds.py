@@ -6,8 +6,8 @@ GroupConfig of 4.1.
 
 import pytest
 
+from coterie.base.settings import InvalidConfig, parse_value
 from coterie.server.services.broker_configs import DYNAMIC, check_broker_configs
-from coterie.server.topic_configs import InvalidConfig, parse_value
 from support.server.asking import ask
 from support.server.playing import Server
 

@@ -1,15 +1,18 @@
 """Settings of a server: Kafka's names and bounds, prefixes, and what is refused."""
 
+import re
+
 import pytest
 
+from coterie.base.settings import is_known, settings_with
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.errors import ConfigError
-from coterie.server.broker_settings import is_known
 from coterie.server.config import DEFAULTS, server_config
 from coterie.server.config_sources import read_setting
 from coterie.server.ids import Ids
 from coterie.server.releases import RELEASES
 from coterie.server.topic_configs import TOPIC_CONFIGS
+from support.sources import ROOT
 
 SPECIFIED = {  # what the server reads, beside the settings of the coordinator
     *("auto.create.topics.enable", "num.partitions", "offsets.topic.num.partitions"),
@@ -207,6 +210,19 @@ def test_a_number_has_kafkas_default_and_bounds(name):
     for value in (least - 1, most + 1):
         with pytest.raises(ConfigError, match=f"{name} must be"):
             server_config({name: value})
+
+
+def test_the_page_of_the_server_has_every_setting_with_an_effect_and_its_default():
+    page = (ROOT / "docs/server.md").read_text()
+    shown = {}
+    for names, defaults in re.findall(r"^\| (`[a-z`., ]+`.*?) \| (.*?) \|", page, re.M):
+        row = re.findall(r"`([a-z.]+)`", names)
+        shown |= dict.fromkeys(row, re.findall(r"[-\w.]+", defaults))
+    for name, row in settings_with("coordinator", "server").items():
+        if name in shown:
+            assert row.default in shown[name], name
+        else:  # in the row of the setting that it bounds
+            assert re.sub(r"\.(min|max)\.", ".", name) in shown.keys() - {name}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coterie.server.topic_configs import InvalidConfig, read_config, topic_configs_of
+from coterie.base.settings import InvalidConfig
+from coterie.server.topic_configs import read_config, topic_configs_of
 from support.server.asking import ask
 from support.server.playing import BROKER, Server
 
@@ -53,6 +54,12 @@ def test_space_around_a_value_means_nothing():
         ("compression.type", " zstd ", "zstd"),
     ):
         assert read_config(known, name, text) == value
+
+
+def test_a_number_has_the_form_of_kafkas_numbers():
+    for name, text in (("retention.ms", "1_000"), ("min.cleanable.dirty.ratio", "0.1_0")):
+        with pytest.raises(InvalidConfig, match="Not a number of type"):
+            read_config(topic_configs_of("4.4"), name, text)
 
 
 def test_a_segment_of_kafka_4_has_at_least_a_mebibyte():

@@ -42,9 +42,9 @@ class MadeUp:
             for kind, known in tool.known_of(release).items()
             for name, words in known.items()
         ]
-        for name, setting in tool.broker_settings.of_release(release).items():
-            ends = f"[{setting.least},{setting.most}]" if setting.least or setting.most else ""
-            self.facts.append(f"broker {name} {setting.type}{ends}")
+        for name, setting in tool.settings.read_settings(release).items():
+            ends = tool.bounds(setting.least, setting.most)
+            self.facts.append(f"broker {name} {setting.type.name}{ends}")
         self.messages = json.loads(json.dumps(HEARTBEAT))
         self.decisions.write_text("")
 
@@ -104,9 +104,9 @@ def test_a_release_of_known_facts_has_nothing_undecided(compared, made_up):
         (None, "group mood.ms INT[0,] =0", "group mood.ms is new: INT[0,] =0"),
         (None, "broker mood.ms INT[0,] =0", "broker mood.ms is new: INT[0,]"),
         ("broker num.partitions INT[1,]", "broker num.partitions INT[0,]",
-         "broker num.partitions is INT[0,]; here Setting(type='INT', least='1', most='')"),
+         "broker num.partitions is INT[0,]; here INT[1,]"),
         ("broker num.partitions INT[1,]", "broker num.partitions LONG[1,]",
-         "broker num.partitions is LONG[1,]; here Setting(type='INT', least='1', most='')"),
+         "broker num.partitions is LONG[1,]; here INT[1,]"),
     ],
 )  # fmt: skip
 def test_each_kind_of_difference_is_named_and_a_line_decides_it(compared, made_up, was, now, line):

@@ -1,4 +1,4 @@
-"""Settings of a coordinator: Kafka's names, defaults and bounds, and our own.
+"""Settings of a coordinator: Kafka's numbers (``base/broker_settings.txt``), choices, and our own.
 
 Kafka's settings that no rule of the coordinator reads are accepted, so that a broker's own can be
 passed in. Source: ``GroupCoordinatorConfig.java``, ``OffsetConfig.java``.
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coterie.base.arguments import did_you_mean, within
+from coterie.base.settings import settings_with
 from coterie.errors import ArgumentError, ConfigError, shown
 
 # Behaviours without consumer groups, and those of Kafka 4, which has them.
@@ -19,36 +20,7 @@ CLASSIC_ONLY = ("3.9", "2.4")
 REPLAYING = ("4.1", "4.1.2", "4.2", "4.3", "4.3.1", "4.4")
 KEEPING_TOPIC_IDS = REPLAYING[3:]  # of commits: they count
 
-_INT32 = 2**31
-_INT64 = 2**63
-
-# name -> (default, least, beyond the largest)
-_NUMBERS: dict[str, tuple[int, int, int]] = {
-    "group.initial.rebalance.delay.ms": (3000, 0, _INT32),
-    "group.min.session.timeout.ms": (6000, -_INT32, _INT32),
-    "group.max.session.timeout.ms": (1800000, -_INT32, _INT32),
-    "group.max.size": (2147483647, 1, _INT32),
-    "group.consumer.session.timeout.ms": (45000, 1, _INT32),
-    "group.consumer.min.session.timeout.ms": (45000, 1, _INT32),
-    "group.consumer.max.session.timeout.ms": (60000, 1, _INT32),
-    "group.consumer.heartbeat.interval.ms": (5000, 1, _INT32),
-    "group.consumer.min.heartbeat.interval.ms": (5000, 1, _INT32),
-    "group.consumer.max.heartbeat.interval.ms": (15000, 1, _INT32),
-    "group.consumer.assignment.interval.ms": (1000, 0, _INT32),
-    "group.consumer.min.assignment.interval.ms": (0, 0, _INT32),
-    "group.consumer.max.assignment.interval.ms": (15000, 0, _INT32),
-    "group.consumer.max.size": (2147483647, 1, _INT32),
-    "group.consumer.regex.refresh.interval.ms": (600000, 10000, _INT32),
-    "offset.metadata.max.bytes": (4096, -_INT32, _INT32),
-    "offsets.retention.minutes": (10080, 1, _INT32),
-    "offsets.retention.check.interval.ms": (600000, 1, _INT64),
-    "offsets.topic.num.partitions": (50, 1, _INT32),
-    "offsets.topic.segment.bytes": (104857600, 1, _INT32),
-    "offsets.topic.compression.codec": (0, 0, 5),
-    "offsets.commit.timeout.ms": (5000, 1, _INT32),
-    "offsets.commit.required.acks": (-1, -1, 2),
-    "offsets.load.buffer.size": (5242880, 1, _INT32),
-}
+_NUMBERS = settings_with("coordinator")
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "coterie.cleanup": (None, "periodic"),
     "coterie.behaviour": CLASSIC_ONLY + REPLAYING,
@@ -61,7 +33,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
 }
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {name: bounds[0] for name, bounds in _NUMBERS.items()}
+    {name: int(row.default) for name, row in _NUMBERS.items()}
     | {name: choices[0] for name, choices in _CHOICES.items()}
     | {"group.consumer.assignors": ("uniform", "range")}
 )
@@ -84,9 +56,8 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         elif name == "group.consumer.assignors":
             value = _assignors(value)
         elif name in _NUMBERS:
-            _, least, beyond = _NUMBERS[name]
             try:
-                value = within(value, name, least, beyond - 1)
+                value = within(value, name, *_NUMBERS[name].bounds)
             except ArgumentError as error:
                 raise ConfigError(str(error)) from None
         else:

@@ -1,8 +1,8 @@
-"""Settings of a server: Kafka's names, defaults and bounds.
+"""Settings of a server: those of ``base/broker_settings.txt`` that have an effect.
 
-Those of the coordinator are in ``coterie.coordinator.config``; this module has the others that have
-an effect. Every other setting of a Kafka broker is accepted, without an effect. A name may have
-Kafka's prefixes: ``listener.name.NAME.`` and, behind it, a mechanism.
+Those of the coordinator are checked by ``coterie.coordinator.config``. Every other setting of a
+Kafka broker is accepted, without an effect. A name may have Kafka's prefixes:
+``listener.name.NAME.`` and, behind it, a mechanism.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coterie.base.arguments import boolean, within
+from coterie.base.settings import (
+    BOOLEAN,
+    DOUBLE,
+    parse_value,
+    refuse_unknown,
+    refuse_wrong_value,
+    settings_with,
+)
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError, ConfigError, shown
-from coterie.server.broker_settings import refuse_unknown, refuse_wrong_value
 from coterie.server.listeners import (
     ADVERTISED,
     CONTROLLERS,
@@ -31,28 +38,7 @@ _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
-# name -> (default, least, most)
-_NUMBERS: dict[str, tuple[int, int, int]] = {
-    "num.partitions": (1, 1, _INT32),
-    "transaction.state.log.num.partitions": (50, 1, _INT32),
-    "transaction.max.timeout.ms": (900000, 1, _INT32),
-    "transactional.id.expiration.ms": (604800000, 1, _INT32),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (10000, 1, _INT32),
-    "transaction.remove.expired.transaction.cleanup.interval.ms": (3600000, 1, _INT32),
-    "log.retention.ms": (604800000, -1, _INT64),
-    "log.retention.bytes": (-1, -1, _INT64),
-    "message.max.bytes": (1048588, 0, _INT32),
-    "delete.retention.ms": (86400000, 0, _INT64),
-    "socket.request.max.bytes": (104857600, 1, _INT32),
-    "socket.send.buffer.bytes": (102400, -1, _INT32),
-    "socket.receive.buffer.bytes": (102400, -1, _INT32),
-    "connections.max.idle.ms": (600000, -1, _INT64),
-    "max.connections": (_INT32, 0, _INT32),
-    "connections.max.reauth.ms": (0, 0, _INT64),
-    "connection.failed.authentication.delay.ms": (100, 0, _INT32),
-}
-_FLAGS = {"auto.create.topics.enable": True}
-_RATIOS = {"log.cleaner.min.cleanable.ratio": 0.5}
+_OF_SERVER = settings_with("server")
 # Another name of a setting -> (the name here, its unit in the unit here, least). The first of
 # several that are set counts, and the name here comes first. Source: ServerTopicConfigSynonyms.
 _SYNONYMS: dict[str, tuple[str, int, int]] = {
@@ -66,9 +52,7 @@ _SYNONYMS: dict[str, tuple[str, int, int]] = {
 DEFAULTS: Mapping[str, Any] = {
     **OF_COORDINATOR,
     "coterie.cleanup": "periodic",  # as a broker does; a bare coordinator leaves it to its test
-    **{name: bounds[0] for name, bounds in _NUMBERS.items()},
-    **_FLAGS,
-    **_RATIOS,
+    **{name: parse_value(row, row.default) for name, row in _OF_SERVER.items()},
 }
 # Defaults of topics' settings, as text: `Topics` reads them, `topics_at_start.py` checks them.
 _OF_TOPICS = {row.server for row in TOPIC_CONFIGS.values() if row.server} - {*DEFAULTS, *_SYNONYMS}
@@ -238,19 +222,19 @@ def _checked(whole_name: str, name: str, value: Any) -> Any:
     if name in _OF_TEXT:
         return str(value).lower() if isinstance(value, bool) else str(value).strip()
     try:
-        if name in _FLAGS:
+        if name in _IDS:
+            return within(value, whole_name, -1 if name == "broker.id" else 0, _INT32)
+        if name in _SYNONYMS:
+            return within(value, whole_name, _SYNONYMS[name][2], _INT64)
+        row = _OF_SERVER[name]
+        if row.type == BOOLEAN:
             return boolean(value, whole_name)
-        if name in _RATIOS:
+        if row.type == DOUBLE:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise ArgumentError(
                     f"{whole_name} must be a number from 0 to 1, not {shown(value)}"
                 )
             return float(value)
-        if name in _IDS:
-            return within(value, whole_name, -1 if name == "broker.id" else 0, _INT32)
-        if name in _SYNONYMS:
-            return within(value, whole_name, _SYNONYMS[name][2], _INT64)
-        _, least, most = _NUMBERS[name]
-        return within(value, whole_name, least, most)
+        return within(value, whole_name, *row.bounds)
     except ArgumentError as error:
         raise ConfigError(str(error)) from None

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coterie.base.properties import MalformedProperties, read_properties
+from coterie.base.settings import is_known
 from coterie.errors import ConfigError
-from coterie.server.broker_settings import is_known
 from coterie.server.config import DEFAULTS, refuse_foreign
 
 _WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?[0-9]{0,9}\.[0-9]{1,20}")

@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
+from coterie.base.settings import InvalidConfig
 from coterie.errors import ArgumentError, ConfigError, CoterieError
 from coterie.server.cluster import Cluster
 from coterie.server.config import Settings
 from coterie.server.options import TopicOptions
 from coterie.server.releases import Release
 from coterie.server.services.topics import INTERNAL, refuse_other_counts
-from coterie.server.topic_configs import (
-    InvalidConfig,
-    check_configs,
-    read_config,
-    topic_configs_of,
-)
+from coterie.server.topic_configs import check_configs, read_config, topic_configs_of
 
 
 def refuse_wrong_topics(

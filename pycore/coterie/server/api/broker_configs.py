@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from coterie.base.settings import INT, PASSWORD, broker_settings
 from coterie.server.api.call import Call
 from coterie.server.config import DEFAULTS
 from coterie.server.services.broker_configs import (
     CLUSTER_DEFAULT,
     CLUSTER_WIDE,
     DYNAMIC,
-    PASSWORD,
-    SHORT,
     base_name,
 )
-from coterie.server.topic_configs import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING
 
 Body = dict[str, Any]
 
@@ -33,12 +31,6 @@ DEFAULT_SYNONYM = {
     "log.roll.ms": ("log.roll.hours", "168"),
 }
 WITHOUT_DEFAULT = {"log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms"}
-_LONGS = {
-    "connections.max.idle.ms",
-    "connections.max.reauth.ms",
-    "offsets.retention.check.interval.ms",
-}
-_SHORTS = {"offsets.commit.required.acks"}
 _ASSIGNORS = "org.apache.kafka.coordinator.group.assignor."
 # Release -> setting -> its default there, where it is another one; None: the setting is not shown.
 _OF_RELEASE: dict[str, dict[str, str | None]] = {
@@ -64,11 +56,11 @@ def of_broker(call: Call) -> list[Body]:
     """Return the known settings of this broker, with the dynamic ones."""
     config = call.cluster.config
     rows = {
-        name: _broker_row(name, value, DEFAULTS[name], _type(name, value))
+        name: _broker_row(name, value, DEFAULTS[name], broker_settings()[name].type)
         for name, value in config.items()
         if name in DEFAULTS and not name.startswith("coterie.")
     }
-    for setting in CLUSTER_WIDE:
+    for setting in CLUSTER_WIDE.values():
         if setting.name not in rows:
             default = setting.default
             rows[setting.name] = _broker_row(setting.name, default, default, setting.type)
@@ -180,13 +172,3 @@ def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _type(name: str, value: object) -> int:
-    if isinstance(value, bool):
-        return BOOLEAN
-    if isinstance(value, int):
-        return LONG if name in _LONGS else SHORT if name in _SHORTS else INT
-    if isinstance(value, tuple):
-        return LIST
-    return DOUBLE if isinstance(value, float) else STRING

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coterie.base.settings import LIST, InvalidConfig, Setting
 from coterie.server.api.broker_configs import (
     DEFAULT,
     DEFAULT_SYNONYM,
@@ -36,7 +37,7 @@ from coterie.server.services.broker_configs import (
     check_broker_configs,
 )
 from coterie.server.services.topics import Topic, name_refusal
-from coterie.server.topic_configs import LIST, InvalidConfig, TopicConfig, check_configs
+from coterie.server.topic_configs import check_configs
 from coterie.values import Error
 
 Body = dict[str, Any]
@@ -164,7 +165,7 @@ def of_topic(call: Call, topic: Topic) -> list[Body]:
     return [_row(call, topic.configs, config) for config in configs.values()]
 
 
-def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
+def _row(call: Call, configs: Mapping[str, str], config: Setting) -> Body:
     topics = call.cluster.topics
     of_server = topics.static_defaults.get(config.name)
     synonyms: list[Body] = []
@@ -277,7 +278,7 @@ def _alter_group(call: Call, name: str, entries: list[Body], *, incremental: boo
 def _changed(
     before: Mapping[str, str],
     entries: list[Body],
-    known: Mapping[str, TopicConfig],
+    known: Mapping[str, Setting],
     incremental: bool,
     *,
     of_broker: bool = False,

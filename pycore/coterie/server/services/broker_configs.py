@@ -9,93 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from coterie.base.settings import InvalidConfig, Setting, parse_value, settings_with
 from coterie.server.services.topics import Topics
-from coterie.server.topic_configs import (
-    BOOLEAN,
-    DOUBLE,
-    EFFECTIVE_TOPIC_CONFIGS,
-    INT,
-    LIST,
-    LONG,
-    STRING,
-    TOPIC_CONFIGS,
-    InvalidConfig,
-    TopicConfig,
-    parse_value,
-)
+from coterie.server.topic_configs import EFFECTIVE_TOPIC_CONFIGS, TOPIC_CONFIGS
 
-SHORT, CLASS, PASSWORD = 4, 8, 9  # further types of DescribeConfigs
 CLUSTER_DEFAULT = ""  # the resource name of the defaults of all brokers
 MAX_CONNECTIONS = "max.connections"
 MIN_ISR = "min.insync.replicas"
-_INT32, _INT64, _MAX_DOUBLE = str(2**31 - 1), str(2**63 - 1), "1.7976931348623157E308"
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
-# The dynamic settings that are not defaults of topics and not of a listener.
-CLUSTER_WIDE = (
-    TopicConfig("background.threads", INT, "10", None, 1),
-    TopicConfig("log.cleaner.backoff.ms", LONG, "15000", None, 0),
-    TopicConfig("log.cleaner.dedupe.buffer.size", LONG, "134217728"),
-    TopicConfig("log.cleaner.io.buffer.load.factor", DOUBLE, "0.9"),
-    TopicConfig("log.cleaner.io.buffer.size", INT, "524288", None, 0),
-    TopicConfig("log.cleaner.io.max.bytes.per.second", DOUBLE, _MAX_DOUBLE),
-    TopicConfig("log.cleaner.threads", INT, "1", None, 0),
-    TopicConfig("max.connection.creation.rate", INT, _INT32, None, 0),
-    TopicConfig(MAX_CONNECTIONS, INT, _INT32, None, 0),
-    TopicConfig("max.connections.per.ip", INT, _INT32, None, 0),
-    TopicConfig("max.connections.per.ip.overrides", STRING, ""),
-    TopicConfig("metric.reporters", LIST, ""),
-    TopicConfig("num.io.threads", INT, "8", None, 1),
-    TopicConfig("num.network.threads", INT, "3", None, 1),
-    TopicConfig("num.recovery.threads.per.data.dir", INT, "1", None, 1),
-    TopicConfig("num.replica.fetchers", INT, "1"),
-    TopicConfig("producer.id.expiration.ms", INT, "86400000", None, 1),
-    TopicConfig("remote.fetch.max.wait.ms", INT, "500", None, 1),
-    TopicConfig("remote.log.index.file.cache.total.size.bytes", LONG, "1073741824", None, 1),
-    TopicConfig("remote.log.manager.copy.max.bytes.per.second", LONG, _INT64, None, 1),
-    TopicConfig("remote.log.manager.fetch.max.bytes.per.second", LONG, _INT64, None, 1),
-    TopicConfig("transaction.partition.verification.enable", BOOLEAN, "true"),
-)
-_OF_LISTENERS = {  # of one broker, not of all
-    STRING: (
-        "advertised.listeners", "listener.security.protocol.map", "listeners",
-        "sasl.kerberos.kinit.cmd", "sasl.kerberos.service.name",
-        "sasl.mechanism.inter.broker.protocol", "ssl.client.auth",
-        "ssl.endpoint.identification.algorithm", "ssl.keymanager.algorithm", "ssl.protocol",
-        "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
-    ),
-    CLASS: ("principal.builder.class", "ssl.engine.factory.class"),
-    LIST: (
-        "sasl.enabled.mechanisms", "sasl.kerberos.principal.to.local.rules", "ssl.cipher.suites",
-        "ssl.enabled.protocols",
-    ),
-    PASSWORD: ("sasl.jaas.config",),
-    DOUBLE: (
-        "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
-    ),
-    LONG: ("sasl.kerberos.min.time.before.relogin",),
-    SHORT: ("sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds"),
-}  # fmt: skip
-_SECURITY = {  # only with the prefix of a listener
-    STRING: (
-        "ssl.keystore.location", "ssl.keystore.type", "ssl.truststore.location",
-        "ssl.truststore.type",
-    ),
-    PASSWORD: (
-        "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key",
-        "ssl.keystore.password", "ssl.truststore.certificates", "ssl.truststore.password",
-    ),
-}  # fmt: skip
-_SECURITY_NAMES = frozenset(name for names in _SECURITY.values() for name in names)
-_PER_BROKER = _SECURITY_NAMES.union(*_OF_LISTENERS.values())
-_THREAD_COUNTS = {
-    "background.threads",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
-}
+CLUSTER_WIDE = settings_with("dynamic")  # beside the defaults of topics
+_OF_LISTENERS = settings_with("of-listener")
+_PER_BROKER = settings_with("of-listener", "of-one-broker")
+_THREAD_COUNTS = settings_with("threads")
 _FOR_ALL_BROKERS = {MAX_CONNECTIONS, "max.connection.creation.rate", "num.network.threads"}
 _TOPIC_DEFAULTS = {
     row.server: row
@@ -103,15 +29,10 @@ _TOPIC_DEFAULTS = {
     if row.server is not None and row.name != "message.format.version"
 }
 
-DYNAMIC: Mapping[str, TopicConfig] = {
+DYNAMIC: Mapping[str, Setting] = {
     **{server: row._replace(name=server) for server, row in _TOPIC_DEFAULTS.items()},
-    **{row.name: row for row in CLUSTER_WIDE},
-    **{
-        name: TopicConfig(name, kind, "")
-        for table in (_OF_LISTENERS, _SECURITY)
-        for kind, names in table.items()
-        for name in names
-    },
+    **CLUSTER_WIDE,
+    **_PER_BROKER,
 }
 EFFECTIVE = frozenset(
     server for server, row in _TOPIC_DEFAULTS.items() if row.name in EFFECTIVE_TOPIC_CONFIGS
@@ -143,7 +64,7 @@ def check_broker_configs(
     _refuse(
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix",
-        (name for name in configs if name in _SECURITY_NAMES),
+        (name for name in configs if name in _OF_LISTENERS),
         kind="HashSet",
     )
     for name, text in configs.items():
@@ -153,7 +74,7 @@ def check_broker_configs(
             "Cannot update these configs at default cluster level, broker id must be specified",
             (name for name in configs if _is_per_broker(name)),
         )
-    for name in _THREAD_COUNTS & configs.keys():
+    for name in _THREAD_COUNTS.keys() & configs.keys():
         current = int(effective.get(name, DYNAMIC[name].default))
         _check_thread_count(name, int(configs[name]), current)
 

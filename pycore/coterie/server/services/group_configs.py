@@ -8,54 +8,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from coterie.server.config import Settings
-from coterie.server.services.groups import Groups
-from coterie.server.topic_configs import (
+from coterie.base.settings import (
     BOOLEAN,
     INT,
     LIST,
     LONG,
     STRING,
     InvalidConfig,
-    TopicConfig,
+    Setting,
     parse_value,
 )
+from coterie.server.config import Settings
+from coterie.server.services.groups import Groups
 
 _HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 _INTERVAL = "consumer.assignment.interval.ms"
 _EFFECTIVE = (_HEARTBEAT, _SESSION, _INTERVAL)
 _ISOLATION = ("read_committed", "read_uncommitted")
 _OF_4_1 = (
-    TopicConfig(_HEARTBEAT, INT, "5000", f"group.{_HEARTBEAT}", 1),
-    TopicConfig(_SESSION, INT, "45000", f"group.{_SESSION}", 1),
-    TopicConfig("share.auto.offset.reset", STRING, "latest"),
-    TopicConfig("share.heartbeat.interval.ms", INT, "5000", None, 1),
-    TopicConfig("share.isolation.level", STRING, "read_uncommitted", words=_ISOLATION),
-    TopicConfig("share.record.lock.duration.ms", INT, "30000", None, 1000),
-    TopicConfig("share.session.timeout.ms", INT, "45000", None, 1),
-    TopicConfig("streams.heartbeat.interval.ms", INT, "5000", None, 1),
-    TopicConfig("streams.num.standby.replicas", INT, "0", None, 0),
-    TopicConfig("streams.session.timeout.ms", INT, "45000", None, 1),
+    Setting(_HEARTBEAT, INT, "5000", f"group.{_HEARTBEAT}", 1),
+    Setting(_SESSION, INT, "45000", f"group.{_SESSION}", 1),
+    Setting("share.auto.offset.reset", STRING, "latest"),
+    Setting("share.heartbeat.interval.ms", INT, "5000", None, 1),
+    Setting("share.isolation.level", STRING, "read_uncommitted", words=_ISOLATION),
+    Setting("share.record.lock.duration.ms", INT, "30000", None, 1000),
+    Setting("share.session.timeout.ms", INT, "45000", None, 1),
+    Setting("streams.heartbeat.interval.ms", INT, "5000", None, 1),
+    Setting("streams.num.standby.replicas", INT, "0", None, 0),
+    Setting("streams.session.timeout.ms", INT, "45000", None, 1),
 )
 _OF_4_4 = (
     *_OF_4_1,
-    TopicConfig(_INTERVAL, INT, "1000", f"group.{_INTERVAL}", 0),
-    TopicConfig("errors.deadletterqueue.copy.record.enable", BOOLEAN, "false"),
-    TopicConfig("errors.deadletterqueue.topic.name", STRING, ""),
-    TopicConfig("share.assignment.interval.ms", INT, "1000", None, 0),
-    TopicConfig("share.delivery.count.limit", INT, "5", None, 2),
-    TopicConfig("share.partition.max.record.locks", INT, "2000", None, 100),
-    TopicConfig("share.renew.acknowledge.enable", BOOLEAN, "true"),
-    TopicConfig("streams.acceptable.recovery.lag", LONG, "10000", None, 0),
-    TopicConfig("streams.assignment.interval.ms", INT, "1000", None, 0),
-    TopicConfig("streams.initial.rebalance.delay.ms", INT, "3000", None, 0),
-    TopicConfig("streams.num.warmup.replicas", INT, "2", None, 0),
-    TopicConfig("streams.rack.aware.assignment.tags", LIST, ""),
-    TopicConfig("streams.task.offset.interval.ms", INT, "60000", None, 1),
+    Setting(_INTERVAL, INT, "1000", f"group.{_INTERVAL}", 0),
+    Setting("errors.deadletterqueue.copy.record.enable", BOOLEAN, "false"),
+    Setting("errors.deadletterqueue.topic.name", STRING, ""),
+    Setting("share.assignment.interval.ms", INT, "1000", None, 0),
+    Setting("share.delivery.count.limit", INT, "5", None, 2),
+    Setting("share.partition.max.record.locks", INT, "2000", None, 100),
+    Setting("share.renew.acknowledge.enable", BOOLEAN, "true"),
+    Setting("streams.acceptable.recovery.lag", LONG, "10000", None, 0),
+    Setting("streams.assignment.interval.ms", INT, "1000", None, 0),
+    Setting("streams.initial.rebalance.delay.ms", INT, "3000", None, 0),
+    Setting("streams.num.warmup.replicas", INT, "2", None, 0),
+    Setting("streams.rack.aware.assignment.tags", LIST, ""),
+    Setting("streams.task.offset.interval.ms", INT, "60000", None, 1),
 )
 
 
-def known_of(release: str) -> tuple[TopicConfig, ...]:
+def known_of(release: str) -> tuple[Setting, ...]:
     """Return the settings that groups have in a release of Kafka."""
     return _OF_4_4 if release == "4.4" else _OF_4_1
 
@@ -73,7 +73,7 @@ class GroupConfigs:
         self._config, self._groups = config, groups
         self._ranges = release == "4.4"  # messages of Kafka since 4.3
         self._configs: dict[str, dict[str, str]] = {}
-        self.known: dict[str, TopicConfig] = {
+        self.known: dict[str, Setting] = {
             row.name: row if row.server is None else row._replace(default=str(config[row.server]))
             for row in known_of(release)
         }
