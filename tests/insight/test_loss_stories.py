@@ -230,6 +230,55 @@ def test_taking_back_what_was_set_forward_without_members_is_no_rewind(
     assert found == rewinds + [(steps[-1] + read, last)] * bool(is_rewind or read)
 
 
+ONE, OTHER = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["at once", "after tombstones"])
+@pytest.mark.parametrize(
+    ("before", "after", "offset", "kind"),
+    [
+        (ONE, OTHER, 5, None),
+        (ONE, OTHER, 5000, None),
+        (ONE, ONE, 5, "rewind"),
+        (ONE, None, 5, "rewind"),
+        (None, OTHER, 5, "rewind"),
+    ],
+)
+def test_a_topic_that_was_created_again_is_neither_a_rewind_nor_a_skip(
+    before, after, offset, kind, removed, tmp_path
+):
+    """Where a commit has no id, it may be of the same topic."""
+    written(
+        tmp_path,
+        life(START, 1, member("m")),
+        commit(START + 1000, {0: 1000}, topic_id=before),
+        *([commit(START + 2000, {0: None})] * removed),
+        commit(START + 3000, {0: offset}, topic_id=after),
+        commit(START + 4000, {0: offset + 1}, topic_id=after),
+    )
+    assert [row["kind"] for row in findings(tmp_path, "rewind", "skip")] == [kind] * bool(kind)
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["at once", "after tombstones"])
+@pytest.mark.parametrize("fell", [False, True], ids=["", "set back before"])
+def test_offsets_of_the_topic_before_hide_no_skip_and_take_none_back(removed, fell, tmp_path):
+    written(
+        tmp_path,
+        life(START, 1, member("m")),
+        commit(START + 1000, {0: 1000}, topic_id=ONE),
+        *([commit(START + 1500, {0: 10}, topic_id=ONE)] * fell),
+        life(START + 1600, 2),
+        commit(START + 1700, {0: 3000}, topic_id=ONE),
+        *([commit(START + 2000, {0: None})] * removed),
+        commit(START + 3000, {0: 5}, topic_id=OTHER),
+        commit(START + 60_000, {0: 500}, topic_id=OTHER),
+        commit(START + 61_000, {0: 400}, topic_id=OTHER),
+    )
+    rows = findings(tmp_path, "skip")
+    spans = [(row["lowest_offset"], row["highest_offset"]) for row in rows]
+    assert sorted(spans) == [(5, 400), (1000, 3000)]
+
+
 @pytest.mark.parametrize("between", ["a member that commits nothing", "a removal", "it itself"])
 def test_what_a_member_may_have_read_or_a_removal_took_is_set_back(between, tmp_path):
     back = commit(START + 90_000, {0: 100})

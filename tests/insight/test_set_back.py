@@ -6,7 +6,7 @@ import pytest
 
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
-from coterie.messages import encode_batch, encode_value
+from coterie.messages import encode_batch
 from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN, log, records
 from support.insight.lives import commit, life, member, written
@@ -247,16 +247,14 @@ def test_the_lines_stand_in_the_table_in_their_place():
     assert places == sorted(places)
 
 
-def commit_with_id(at_ms, offset, topic_id):
-    data = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": at_ms}
-    value = encode_value(1, {"version": 4, "data": {**data, "topicId": topic_id}})
-    return [(at_ms, commit_key(1, b"g", b"t", 0), value)]
-
-
 def test_offsets_of_a_topic_that_was_created_again_are_not_set_back(tmp_path):
     """Brokers since 4.2 write the topic's id with a commit."""
     one, other, none = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAA"
     joined = life(1, 1, member("a"))
+
+    def commit_with_id(at_ms, offset, topic_id):
+        return commit(at_ms, {0: offset}, topic_id=topic_id)
+
     same = [joined, *(commit_with_id(at, n, one) for at, n in ((2, 90), (3, 95), (4, 5)))]
     ids = [one, none, one, other, other]
     offsets = [90, 95, 96, 5, 6]
@@ -273,3 +271,24 @@ def test_offsets_of_a_topic_that_was_created_again_are_not_set_back(tmp_path):
     findings = "--format", "csv", "--only", "rewind"
     assert "rewind,g" in coterie("audit", tmp_path / "same", *findings).stdout
     assert "rewind,g" not in coterie("audit", folder, *findings).stdout
+
+
+def test_a_topic_id_that_changed_across_a_removal_shows_a_topic_that_was_created_again(tmp_path):
+    """Without one, a higher offset after a removal that may be an expiry shows nothing."""
+    one, other = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+    day_ms = 86_400_000
+
+    def folder(name, after):
+        return written(
+            tmp_path / name,
+            life(1, 1, member("a")),
+            commit(2, {0: 90}, topic_id=one),
+            life(3, 2, state_ms=3),
+            commit(9 * day_ms, {0: None}),
+            life(9 * day_ms + 1, 3, member("a")),
+            commit(9 * day_ms + 2, {0: 95}, topic_id=after),
+        )
+
+    assert not list(rows_of(folder("same", one), "topic_recreated"))
+    (row,) = rows_of(folder("other", other), "topic_recreated")
+    assert row["cause"] == "t was created again; first commits since: t-0 95 (before 90)"

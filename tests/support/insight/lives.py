@@ -44,13 +44,23 @@ def life(at_ms, generation, *members, group=b"g", protocol="range", state_ms=-1)
     return at_ms, group_key(group), encode_value(2, {"version": 3, "data": data})
 
 
-def commit(at_ms, offsets, group=b"g", topic=b"t"):
-    """The records of one request: partition -> offset, None for a tombstone."""
+def commit(at_ms, offsets, group=b"g", topic=b"t", topic_id=None):
+    """The records of one request: partition -> offset, None for a tombstone.
+
+    Brokers since 4.2 write the topic's id with a commit.
+    """
+
+    def value(offset):
+        if topic_id is None:
+            return commit_value(offset, -1, b"", at_ms)
+        data = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": at_ms}
+        return encode_value(1, {"version": 4, "data": {**data, "topicId": topic_id}})
+
     return [
         (
             at_ms,
             commit_key(1, group, topic, partition),
-            None if offset is None else commit_value(offset, -1, b"", at_ms),
+            None if offset is None else value(offset),
         )
         for partition, offset in offsets.items()
     ]

@@ -4,6 +4,7 @@ A life is a list of steps: (milliseconds since the one before, what, how). The m
 commits one by one, with lists and no tables.
 """
 
+from base64 import urlsafe_b64encode
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ STEPS = st.lists(
             st.sets(st.sampled_from(PARTITIONS), min_size=1),
         ),
         st.tuples(st.sampled_from([0, 100]), st.just("members"), st.integers(0, 2)),
+        st.tuples(st.sampled_from([0, 100]), st.just("create_again"), st.booleans()),
+        st.tuples(st.just(0), st.just("ids"), st.booleans()),
         st.tuples(
             st.sampled_from([0, 100]),
             st.just("transaction"),
@@ -57,6 +60,7 @@ class Commit(NamedTuple):
     log_offset: int
     outside: int | None  # the record that left the group without members; None: it may have some
     owned: bool = False
+    anew: bool = False  # the topic was created again since the last commit with a topic id
 
 
 class Life:
@@ -71,9 +75,12 @@ class Life:
         self.generation, self.members = 0, 0
         self.joins = []  # (log offset, ms) of each record of the group
         self.left_at = None
+        self.topic, self.with_ids, self.topic_of = 1, True, {}
         for passed_ms, what, how in steps:
             self.ms += passed_ms
             getattr(self, f"do_{what}")(how)
+        if not self.segments:
+            self.do_members(0)
 
     def append(self, records, **header):
         self.segments.append((self.log_offset, batch(self.log_offset, records, **header)))
@@ -81,8 +88,15 @@ class Life:
 
     def add(self, key, offset, *, plain=True):
         outside = self.left_at if plain else None
-        owned = self.members > 0
-        self.commits.append(Commit(key, offset, self.ms, self.log_offset, outside, owned))
+        owned, anew = self.members > 0, False
+        if offset is not None and self.with_ids:
+            anew = self.topic_of.get(key, self.topic) != self.topic
+            self.topic_of[key] = self.topic
+        self.commits.append(Commit(key, offset, self.ms, self.log_offset, outside, owned, anew))
+
+    def records(self, key, offset):
+        topic_id = urlsafe_b64encode(self.topic.to_bytes(16, "big")).decode().rstrip("=")
+        return commit(self.ms, {key: offset}, topic_id=topic_id if self.with_ids else None)
 
     def do_commit(self, deltas):
         records = []
@@ -90,7 +104,7 @@ class Life:
             offset = self.offsets[partition] = max(self.offsets[partition] + delta, 0)
             self.add(partition, offset)
             self.commits[-1] = self.commits[-1]._replace(log_offset=self.log_offset + len(records))
-            records += commit(self.ms, {partition: offset})
+            records += self.records(partition, offset)
         self.append(records)
 
     def do_steady(self, how):
@@ -112,10 +126,21 @@ class Life:
             self.offsets[partition] = offset
             self.add(partition, offset, plain=False)
         header = {"producer_id": 5, "transactional": True}
-        self.append(commit(self.ms, {partition: offset}), **header)
+        self.append(self.records(partition, offset), **header)
         end = marker(self.log_offset, 5, self.ms, commit=commits)
         self.segments.append((self.log_offset, end))
         self.log_offset += 1
+
+    def do_create_again(self, removes):
+        """Create the topic again; ``removes``: the coordinator has removed its offsets."""
+        if removes:
+            self.do_remove(PARTITIONS)
+        self.topic += 1
+        self.offsets = dict.fromkeys(PARTITIONS, 0)
+
+    def do_ids(self, are_there):
+        """Let the commits have the topic's id from now on, or not."""
+        self.with_ids = are_there
 
     def do_members(self, count):
         self.generation += 1
@@ -143,20 +168,30 @@ def across_removals(written):
                 removed = before if removed is None else removed
                 before = None
                 continue
-            if removed is not None and removed.offset != one.offset:
+            if removed is not None and removed.offset != one.offset and not one.anew:
                 found.append((key, removed.offset, one.offset, one.log_offset))
             before, removed = one, None
     return sorted(found)
 
 
 def steps_of(written):
-    """(commit before, commit) of each partition, where both have an offset."""
+    """(commit before, commit) of each partition, where both have an offset of one topic."""
     return [
         (before, one)
         for commits in written.by_key().values()
         for before, one in pairwise(commits)
-        if before.offset is not None and one.offset is not None
+        if before.offset is not None and one.offset is not None and not one.anew
     ]
+
+
+def of_one_topic(written, key, log_offset):
+    """The commits and removals of a partition that have the topic of the one at a place."""
+    topics = [[]]
+    for one in written.by_key()[key]:
+        if one.anew:
+            topics.append([])
+        topics[-1].append(one)
+    return next(topic for topic in topics if log_offset in {one.log_offset for one in topic})
 
 
 def from_outside(written, few):
@@ -180,7 +215,7 @@ def seeks(written, *, least, larger, faster, least_steps, largest, rate, least_m
         step_before = 0
         for before, one in pairwise(commits):
             step = 0
-            if before.offset is not None and one.offset is not None:
+            if before.offset is not None and one.offset is not None and not one.anew:
                 step = one.offset - before.offset
             if step > 0:
                 steps[key].append((step, -one.log_offset, before, one, step_before))
@@ -213,10 +248,12 @@ def stalls(written, stall_ms, longer, least_moves, slice_ms, end_ms):
     moves = {
         key: [
             one
-            for before, one in steps_of(written)
-            if one.key == key and one.offset != before.offset
+            for before, one in pairwise(commits)
+            if before.offset is not None
+            and one.offset is not None
+            and (one.anew or one.offset != before.offset)
         ]
-        for key in PARTITIONS
+        for key, commits in written.by_key().items()
     }
     active = {one.ms // slice_ms for of_key in moves.values() for one in of_key}
     found = []

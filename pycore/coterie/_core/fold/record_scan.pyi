@@ -109,7 +109,8 @@ class RecordScan:
               ``group`` (-1: none), ``metadata_size``, ``key_size``, ``value_size`` (-1: null);
             - int8: ``kind`` (see ``coterie._core.fold.columns.KIND_NAMES``), ``outcome`` (0
               committed, 1 aborted, 2 pending), ``previous`` (the replaced record: 0 none, 1 a
-              tombstone, 2 a commit, 3 a commit to another topic of the same name: the id changed).
+              tombstone, 3 a commit; 2 and 4: the same, of another topic of the same name: the id
+              changed since the last commit that has one).
 
             ``newer_keys`` are the keys of the rows of kind ``newer``. ``batches`` has all readable
             batches, of ``BATCH_DTYPE``: ``position`` (byte in the segment), ``first_row``,

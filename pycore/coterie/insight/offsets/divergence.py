@@ -23,7 +23,7 @@ from coterie.errors import CoterieError
 from coterie.insight.offsets.commit_findings import places_of
 from coterie.insight.records.key_index import Key, Table
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.records.record_columns import COMMIT, TOMBSTONE, Array, RecordColumns
+from coterie.insight.records.record_columns import COMMIT, Array, RecordColumns
 from coterie.state.assignments import assignments
 
 DIVERGENCE = "divergence"
@@ -345,10 +345,14 @@ class Evidence:
         keys = records.key[rows]
         known, gone, offset = (self.targets[name][keys] for name in ("known", "gone", "offset"))
         fits, follows = (
-            known & np.where(gone, kind[rows] == TOMBSTONE, (kind[rows] >= COMMIT) & is_offset)
-            for kind, is_offset in (
-                (np.where(records.tombstone, TOMBSTONE, COMMIT), records.offset[rows] == offset),
-                (records.previous, records.previous_offset[rows] == offset),
+            known & np.where(gone, removed[rows], committed[rows] & is_offset)
+            for removed, committed, is_offset in (
+                (records.tombstone, ~records.tombstone, records.offset[rows] == offset),
+                (
+                    records.after_tombstone,
+                    records.previous >= COMMIT,
+                    records.previous_offset[rows] == offset,
+                ),
             )
         )
         self.last["fits"][keys] = fits

@@ -25,7 +25,6 @@ from coterie.insight.offsets.pending_keys import NEVER, PendingKeys
 from coterie.insight.records.key_index import Key, Keys, Table
 from coterie.insight.records.record_columns import (
     COMMIT,
-    TOMBSTONE,
     Array,
     RecordColumns,
 )
@@ -64,6 +63,8 @@ class KeyRemoval(NamedTuple):
         The next commit of the key; None: there is none.
     pending : bool
         Whether an undecided transaction had committed it, too.
+    anew : bool
+        Whether the next commit is to a topic that was created again: its id is another one.
     """
 
     key: Key
@@ -75,6 +76,7 @@ class KeyRemoval(NamedTuple):
     committed_ms: int
     resumed: Place | None
     pending: bool = False
+    anew: bool = False
 
     @property
     def removed_ms(self) -> int | None:
@@ -103,10 +105,10 @@ class KeyRemovals:
         self.last.fit(len(self.keys))
         if not len(self.keys):
             return
-        effective, gone, previous = commits.effective, commits.tombstone, commits.previous
+        effective, gone = commits.effective, commits.tombstone
         store_firsts(self.first, commits)
         pending = self.pending.take(commits)
-        rows = np.flatnonzero(effective & ((previous == TOMBSTONE) != gone))
+        rows = np.flatnonzero(effective & (commits.after_tombstone != gone))
         if len(rows):
             self._put(commits, rows, pending)
         rows = np.flatnonzero(effective)
@@ -125,6 +127,7 @@ class KeyRemovals:
             {
                 "key": commits.key[rows].astype(np.int64),
                 "gone": gone[rows],
+                "anew": commits.anew[rows],
                 "known": known,
                 "pending": pending[rows],
                 **before,
@@ -136,12 +139,12 @@ class KeyRemovals:
         """Return the removals as columns, by key and in log order.
 
         ``key`` numbers keys; ``PLACE`` is of the tombstone, ``before_*`` of the commit before it if
-        ``known``, ``after_*`` of the commit after it if ``resumed``; ``pending``: an undecided
-        transaction had committed the offset, too.
+        ``known``, ``after_*`` of the commit after it if ``resumed``, which is ``anew`` if it is to
+        another topic; ``pending``: an undecided transaction had committed the offset, too.
         """
         if not self.events:
             return {}
-        names = ("key", "gone", "known", "pending", *BEFORE, *PLACE)
+        names = ("key", "gone", "anew", "known", "pending", *BEFORE, *PLACE)
         events = {name: np.concatenate([one[name] for one in self.events]) for name in names}
         events = select(events, np.argsort(events["key"], kind="stable"))
         rows = np.flatnonzero(events["gone"])
@@ -150,6 +153,7 @@ class KeyRemovals:
         columns = {
             **select(events, rows),
             "resumed": resumed,
+            "anew": resumed & events["anew"][after],
             **{f"after_{name}": events[name][after] for name in PLACE},
         }
         return select(columns, ~(resumed & is_stale(columns)))
@@ -163,9 +167,9 @@ class KeyRemovals:
         count = len(columns["key"])
         places = [self._places(columns, prefix, count) for prefix in ("", "after_")]
         before = zip(*(columns[name].tolist() for name in BEFORE), strict=True)
-        flags = (columns[name].tolist() for name in ("key", "known", "resumed", "pending"))
+        flags = (columns[name].tolist() for name in ("key", "known", "resumed", "pending", "anew"))
         rows = zip(*flags, before, *places, strict=True)
-        for key, known, resumed, pending, was, tombstone, after in rows:
+        for key, known, resumed, pending, anew, was, tombstone, after in rows:
             offset, committed_ms, log_offset, commit_ms, expire_ms = (
                 was if known else (None, -1, None, None, -1)
             )
@@ -179,6 +183,7 @@ class KeyRemovals:
                 committed_ms,
                 after if resumed else None,
                 pending,
+                anew,
             )
 
     def first_commits(self) -> Iterator[tuple[Key, int]]:

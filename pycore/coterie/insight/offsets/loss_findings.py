@@ -154,7 +154,7 @@ def across_removals(
     if not columns:
         return
     change = columns["after_offset"] - columns["before_offset"]
-    resumed = columns["known"] & columns["resumed"]
+    resumed = columns["known"] & columns["resumed"] & ~columns["anew"]
     chosen = np.zeros(len(change), np.bool_)
     spans = [Span(0, 0)] * len(change)
     went_back = set()

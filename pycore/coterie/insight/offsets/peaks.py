@@ -1,8 +1,9 @@
 """The highest offset that each key had committed before a place in the log, the lowest after it.
 
 Offsets only rise between two falls, so the last one before each fall is enough, and the first one
-after it. State: an element for each fall (a lower commit, or a removal) from a new highest offset,
-and for each that leads lower than those since.
+after it. A topic that was created again has other records, so its keys begin anew. State: an
+element for each fall (a lower commit, or a removal) from a new highest offset, for each that leads
+lower than those since, and for each beginning.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from coterie.insight.offsets.commit_findings import select
 from coterie.insight.records.key_index import Keys, Table
 from coterie.insight.records.record_columns import (
     COMMIT,
-    TOMBSTONE,
     Array,
     RecordColumns,
 )
 
 NONE = -1  # the offset before a fall, after a removal
 REMOVED = (1 << 63) - 1  # the offset after a fall: no commit
-FALL = ("key", "log_offset", "offset", "to")  # of the record that is lower; before and after it
+FALL = ("key", "log_offset", "offset", "to", "anew")  # of the lower record; before and after it
 
 
 class Peaks:
@@ -39,36 +39,36 @@ class Peaks:
         self.keys.scan = commits.scan
         if not len(self.keys):
             return
-        fell = commits.effective & fallen(
-            commits.previous, commits.previous_offset, commits.tombstone, commits.offset
-        )
-        rows = np.flatnonzero(fell)
+        rows = np.flatnonzero(commits.effective & fallen(commits))
         self._put(
             commits.key[rows],
             commits.log_offset[rows],
             np.where(commits.previous[rows] == COMMIT, commits.previous_offset[rows], NONE),
             np.where(commits.tombstone[rows], REMOVED, commits.offset[rows]),
+            commits.anew[rows],
         )
 
-    def _put(self, keys: Array, log_offset: Array, offset: Array, to: Array) -> None:
+    def _put(self, keys: Array, log_offset: Array, offset: Array, to: Array, anew: Array) -> None:
         """Add falls; those from no higher an offset, and to no lower one, show nothing new."""
         if not len(keys):
             return
         self.known.fit(len(self.keys))
         highest, lowest = self.known["highest"], self.known["lowest"]
         higher = offset > highest[keys]
-        risen = np.zeros(len(self.keys), np.bool_)  # those of one piece are not told apart
-        risen[keys[higher]] = True
+        risen, begun = np.zeros((2, len(self.keys)), np.bool_)  # a piece's are not told apart
+        risen[keys[higher]], begun[keys[anew]] = True, True
         lower = to < np.where(risen, REMOVED, lowest)[keys]
-        for name, column in zip(FALL, (keys, log_offset, offset, to), strict=True):
-            self.falls[name].append(column[higher | lower].astype(np.int64))
+        shown = higher | lower | begun[keys]
+        for name, column in zip(FALL, (keys, log_offset, offset, to, anew), strict=True):
+            self.falls[name].append(column[shown].astype(np.int64))
         np.maximum.at(highest, keys[higher], offset[higher])
         lowest[keys[higher]] = REMOVED
         lower &= ~risen[keys]
         np.minimum.at(lowest, keys[lower], to[lower])
+        highest[begun], lowest[begun] = NONE, REMOVED
 
     def before(self, keys: Array, log_offset: Array, offset: Array) -> Array:
-        """Return the highest offset of some keys before some records.
+        """Return the highest offset of some keys before some records, in the same topic.
 
         ``offset``: that of the commit before each record.
         """
@@ -78,7 +78,7 @@ class Peaks:
         return highest
 
     def after(self, keys: Array, log_offset: Array, offset: Array) -> Array:
-        """Return the lowest offset of some keys in some records, and after them.
+        """Return the lowest offset of some keys in some records, and after them in the same topic.
 
         ``offset``: that of each record, which is higher than all before.
         """
@@ -88,19 +88,26 @@ class Peaks:
         return lowest
 
     def _falls_of(self, keys: Array, log_offset: Array) -> Iterator[tuple[dict[str, Array], int]]:
-        """Yield the falls of each key in log order, and how many of them are before a record."""
+        """Yield the falls of each key in log order, and how many of them are before a record.
+
+        Only those in the same topic as the record.
+        """
         falls = {name: np.concatenate(parts) for name, parts in self.falls.items()}
         falls = select(falls, np.isin(falls["key"], keys))
         falls = select(falls, np.lexsort((falls["log_offset"], falls["key"])))
         begins = np.searchsorted(falls["key"], keys).tolist()
         ends = np.searchsorted(falls["key"], keys, side="right").tolist()
         for begin, end, place in zip(begins, ends, log_offset.tolist(), strict=True):
-            of_key = {name: column[begin:end] for name, column in falls.items()}
-            yield of_key, int(np.searchsorted(of_key["log_offset"], place))
+            at = begin + int(np.searchsorted(falls["log_offset"][begin:end], place))
+            begins_anew = (np.flatnonzero(falls["anew"][begin:end]) + begin).tolist()
+            first = max((row for row in begins_anew if row < at), default=begin)
+            last = min((row for row in begins_anew if row >= at), default=end)
+            yield {name: column[first:last] for name, column in falls.items()}, at - first
 
 
-def fallen(before: Array, before_offset: Array, gone: Array, offset: Array) -> Array:
+def fallen(commits: RecordColumns) -> Array:
     """Return which records lead lower than the one before, or do not follow a commit."""
-    lower = (before == COMMIT) & (gone | (offset < before_offset))
-    fell: Array = lower | ((before == TOMBSTONE) & ~gone)
+    gone = commits.tombstone
+    lower = (commits.previous == COMMIT) & (gone | (commits.offset < commits.previous_offset))
+    fell: Array = lower | (commits.after_tombstone & ~gone) | commits.anew
     return fell

@@ -21,7 +21,10 @@ MOMENT_MS = 1_000  # the most time between two tombstones of one removal
 
 @dataclass(frozen=True)
 class Resumption:
-    """The first commit of a partition after its offset was removed."""
+    """The first commit of a partition after its offset was removed.
+
+    ``anew``: by its topic id, the topic was created again.
+    """
 
     topic: str
     partition: int
@@ -30,6 +33,7 @@ class Resumption:
     log_offset: int
     file: str
     position: int
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ def _removal(rows: list[KeyRemoval], left: int, has_transactions: bool) -> Remov
         group, topic, partition = row.key
         partitions.setdefault(topic, {})[partition] = -1 if row.offset is None else row.offset
         if row.resumed is not None:
-            resumed.append(Resumption(topic, partition, *row.resumed))
+            resumed.append(Resumption(topic, partition, *row.resumed, row.anew))
     times = [row.tombstone.timestamp for row in rows]
     first = rows[0].tombstone
     return Removal(

@@ -26,6 +26,7 @@ from coterie.insight.offsets.weights import distinct
 from coterie.insight.records.key_index import LOW, Key, Keys, Table, rows_by_key
 from coterie.insight.records.record_columns import (
     COMMIT,
+    COMMIT_TO_OTHER_TOPIC,
     Array,
     RecordColumns,
     is_before,
@@ -112,6 +113,7 @@ class Stalls:
             return
         self.moved.fit(len(self.keys))
         moves = (commits.previous >= COMMIT) & (commits.offset != commits.previous_offset)
+        moves |= commits.previous == COMMIT_TO_OTHER_TOPIC
         moves &= commits.timestamp >= 0
         rows = np.flatnonzero(np.where(commits.tombstone, commits.effective, moves))
         if not len(rows):

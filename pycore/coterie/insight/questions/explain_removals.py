@@ -204,9 +204,9 @@ class RemovalEvents:
     def recreations(self, removal: Removal, reason: Reason) -> Iterator[Row]:
         """Yield a row for each topic that was created again after the removal of its offsets.
 
-        A coordinator refuses commits to a topic that does not exist. So if the topic was deleted,
-        a later commit shows that it was created again. If it may have been deleted, lower offsets
-        suggest it.
+        A topic id that changed shows it. A coordinator refuses commits to a topic that does not
+        exist. So if the topic was deleted, a later commit shows it, too. If it may have been
+        deleted, lower offsets suggest it.
         """
         by_topic: dict[str, list[Resumption]] = {topic: [] for topic in removal.partitions}
         for commit in removal.resumed:
@@ -215,7 +215,8 @@ class RemovalEvents:
             until_ms = commits[0].at_ms if commits else None
             created = self.lines.creation(topic, removal.from_ms, until_ms)
             is_lower = all(commit.offset < removal.offset_of(commit) for commit in commits)
-            if reason.what == TOPIC_DELETED and (commits or created):
+            is_known = reason.what == TOPIC_DELETED and (commits or created)
+            if is_known or any(commit.anew for commit in commits):
                 yield recreation_row(topic, commits, removal, created)
             elif reason.is_uncertain and commits and (created or is_lower):
                 yield recreation_row(topic, commits, removal, created, "perhaps ")

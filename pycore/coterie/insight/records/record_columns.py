@@ -18,7 +18,8 @@ from coterie.log.clock import Begin
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
 COMMITTED, ABORTED, PENDING = range(len(OUTCOMES))
-NO_RECORD, TOMBSTONE, COMMIT, COMMIT_TO_OTHER_TOPIC = range(4)  # values of ``previous``
+# The values of ``previous``. Of another topic: the id of a topic that was created again.
+NO_RECORD, TOMBSTONE, TOMBSTONE_OF_OTHER_TOPIC, COMMIT, COMMIT_TO_OTHER_TOPIC = range(5)
 Array = np.ndarray[Any, Any]
 
 
@@ -79,6 +80,19 @@ class RecordColumns:
         """Whether a row is a commit or a commit's tombstone that took effect; bool."""
         effective: Array = (self.kind <= KIND["offset_tombstone"]) & (self.outcome == COMMITTED)
         return effective
+
+    @cached_property
+    def after_tombstone(self) -> Array:
+        """Whether the record before of the same key is a tombstone; bool."""
+        tombstones: Array = (self.previous > NO_RECORD) & (self.previous < COMMIT)
+        return tombstones
+
+    @cached_property
+    def anew(self) -> Array:
+        """Whether a row is the first commit of its key to a topic that was created again; bool."""
+        others: Array = self.previous == TOMBSTONE_OF_OTHER_TOPIC
+        others |= self.previous == COMMIT_TO_OTHER_TOPIC
+        return others
 
     @cached_property
     def topic(self) -> Array:

@@ -23,8 +23,9 @@ cdef enum:
 cdef enum Before:                # a key's last record that counts
     NO_RECORD = 0
     TOMBSTONE = 1
-    COMMIT = 2
-    COMMIT_TO_OTHER_TOPIC = 3    # of the same name, before it was created again with another id
+    TOMBSTONE_OF_OTHER_TOPIC = 2  # of the same name, before it was created again with another id
+    COMMIT = 3
+    COMMIT_TO_OTHER_TOPIC = 4
 
 cdef struct Key:                 # of a commit, and its last record that counts
     int32_t group

@@ -4,7 +4,7 @@ from libc.string cimport memset
 
 from coterie._core.fold.history_buffer cimport COMMITTED
 from coterie._core.fold.keyindex cimport (
-    COMMIT, COMMIT_TO_OTHER_TOPIC, NO_RECORD, TOMBSTONE, Key, KeyIndex)
+    COMMIT, COMMIT_TO_OTHER_TOPIC, NO_RECORD, TOMBSTONE, TOMBSTONE_OF_OTHER_TOPIC, Key, KeyIndex)
 from coterie._core.fold.keytable cimport coterie_prefetch
 
 # ---- the rows of a scanned piece: their columns, and what each row replaced ----------------------
@@ -102,9 +102,12 @@ cdef inline void link_previous(KeyIndex* index, Rows* rows) noexcept nogil:
             key = &index.items[rows.key[i]]
         high, low = rows.topic_id_high[i], rows.topic_id_low[i]
         rows.previous[i] = key.before
-        if key.before == COMMIT and (high | low) and (key.topic_id_high & key.topic_id_low) != -1:
+        if (high | low) and (key.topic_id_high & key.topic_id_low) != -1:
             if high != key.topic_id_high or low != key.topic_id_low:
-                rows.previous[i] = COMMIT_TO_OTHER_TOPIC
+                if key.before == COMMIT:
+                    rows.previous[i] = COMMIT_TO_OTHER_TOPIC
+                elif key.before == TOMBSTONE:
+                    rows.previous[i] = TOMBSTONE_OF_OTHER_TOPIC
         if rows.previous_offset != NULL:
             rows.previous_offset[i] = key.offset
         if rows.previous_log_offset != NULL:
