@@ -71,7 +71,10 @@ def consumer(*topics, **fields):
 def removed(removals, first=()):
     rows = [row for theirs in removals for row in theirs]
     return SimpleNamespace(
-        rows=lambda: iter(rows), first_commits=lambda: iter(first), groups_with_transactions=set
+        rows=lambda: iter(rows),
+        first_commits=lambda: iter(first),
+        groups_with_transactions=set,
+        keys_with_expire_times=set,
     )
 
 
@@ -150,8 +153,11 @@ def test_the_retention_of_an_empty_group_begins_when_it_became_empty(since_ms, f
 )
 def test_topics_that_members_use_lose_offsets_only_when_they_are_deleted(as_of, topics, is_topic):
     what, text = reason(removal(topics=topics, committed_ms=-700_000), of=history(as_of))
-    assert (what == "topic_deleted") == is_topic
-    assert ("the group's members used it, and nothing else removes it" in text) == is_topic
+    assert what == "topic_deleted"
+    assert text == "the topic was deleted: the group's members used it, and nothing else removes it"
+    rows = told([removal(topics=topics, committed_ms=-700_000)], of=history(as_of))
+    assert [row["topics"] for row in rows] == ([list(topics)] if is_topic else [["t"], ["u"]])
+    assert is_topic or "expired or deleted 11.7 min after their last commit" in rows[1]["cause"]
     # A deletion of the group before says nothing of it.
     found = reason(removal(topics=topics, committed_ms=-700_000), of=history(as_of, None))
     assert found == ("removed", "expired or deleted 11.7 min after their last commit")

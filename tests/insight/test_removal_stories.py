@@ -17,7 +17,7 @@ from support.insight.lives import (
     written,
 )
 from support.insight.models import question_rows
-from support.log_writer import commit_key
+from support.log_writer import batch, commit_key
 from support.state.newer_records import put
 
 DAY = 86_400_000
@@ -46,6 +46,10 @@ def decoded(value):
 def answers(folder, *appends, retention_ms=7 * DAY):
     """The reason that `explain` gives, that of `undo`, and the rule of `expire`."""
     written(folder, *appends)
+    return found_in(folder, retention_ms)
+
+
+def found_in(folder, retention_ms=7 * DAY):
     rows = question_rows(folder, explain, explain.Parameters())
     texts = [row["cause"] for row in rows if row["event"] == "offsets_removed"]
     until_ms = T0 + 20 * DAY
@@ -109,6 +113,60 @@ def test_offsets_of_an_empty_group_expire_together_if_the_time_is_known(
         commit(T0 + GONE, dict.fromkeys(lost)),
     )
     assert found == ([text], {undone}, {rule})
+
+
+def test_an_offset_with_an_own_expire_time_does_not_expire_with_the_others(tmp_path):
+    """It stays until then, so what is left does not show that the others were deleted."""
+    found = answers(
+        tmp_path,
+        MEMBERS,
+        commit(T0 + 1_000, {0: 5}),
+        old_commit(T0 + 1_000, 6, T0 + 9 * DAY, 1),
+        life(T0 + 3_000, 2, state_ms=T0 + 3_000),
+        commit(T0 + GONE, {0: None}),
+    )
+    text = "expired or deleted 8.0 d after the group became empty"
+    assert found == ([text], {"expired"}, {"empty_since"})
+
+
+def test_one_cause_removes_what_is_gone_at_a_moment(tmp_path):
+    """A deletion: one of the offsets was committed just before."""
+    found = answers(
+        tmp_path,
+        commit(T0 + 1_000, {0: 5, 1: 6}),
+        commit(T0 + GONE - 5_000, {1: 7}),
+        commit(T0 + GONE, {0: None, 1: None}),
+    )
+    text = (
+        "deleted by a tool or with their topic, not expired: 5.0 s after their last commit, and "
+        "the least retention is 1 min"
+    )
+    assert found == ([text], {"deleted"}, {"deleted"})
+
+
+def test_what_members_protect_is_apart_from_what_may_have_expired_at_the_moment(tmp_path):
+    others = commit(T0 + 1_000, {0: 5}, topic=b"u")
+    lost = [(T0 + GONE, key, None) for _, key, _ in commit(T0, {0: 5}) + others]
+    texts, undone, rules = answers(
+        tmp_path, MEMBERS, commit(T0 + 1_000, {0: 5}), others, commit(T0 + GONE - 1, {0: 6}), lost
+    )
+    assert texts == [TOPIC, "expired or deleted 8.0 d after their last commit"]
+    assert (undone, rules) == ({"topic_deleted", "expired"}, {"deleted", "not_subscribed"})
+
+
+def test_a_removal_is_open_where_compaction_took_the_record_of_the_group(tmp_path):
+    """Its members may have left long before the commit: then all its offsets expire."""
+    records = [
+        *commit(T0 + GONE - 5_000, {0: 5}),
+        *commit(T0 + GONE, {0: None}),
+        life(T0 + GONE + DAY, 3, member("m")),
+    ]
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    gaps = zip((3, 4, 9), records, strict=True)
+    (place / f"{0:020}.log").write_bytes(b"".join(batch(at, [one]) for at, one in gaps))
+    text = "expired or deleted 5.0 s after their last commit"
+    assert found_in(tmp_path) == ([text], set(), {"unknown"})
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def test_a_leader_epoch_that_goes_back_without_a_rewind_is_of_another_topic(then
         ("expired", 0, True, f"{LOST}expired or deleted"),
         ("deleted", 2, True, LOST[:-2] + ", and 2 more times: deleted by a tool or a client, or "
          "with the topic"),
-        ("unknown", 1, False, LOST[:-2] + ", and 1 more times: the log has lost the commit, so the "
-         "reason is not known"),
+        ("unknown", 1, False, LOST[:-2] + ", and 1 more times: the log has lost the commit or "
+         "the group's record, so the reason is not known"),
     ],
 )  # fmt: skip
 def test_a_removal_is_told_with_its_reason(reason, again, is_resumed, text):

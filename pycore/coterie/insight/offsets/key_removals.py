@@ -94,7 +94,11 @@ class KeyRemovals:
     keys: Keys = field(default_factory=Keys)
     events: list[dict[str, Array]] = field(default_factory=list)  # removals and commits after them
     first: Table = field(default_factory=lambda: Table(gone=(np.bool_, True), **PLACES))
-    last: Table = field(default_factory=lambda: Table(**dict.fromkeys(VALUE, (np.int64, -1))))
+    last: Table = field(
+        default_factory=lambda: Table(
+            **dict.fromkeys(VALUE, (np.int64, -1)), has_expire_time=(np.bool_, False)
+        )
+    )
     pending: PendingKeys = field(default_factory=PendingKeys)
     files: list[str] = field(default_factory=list)
 
@@ -114,6 +118,8 @@ class KeyRemovals:
         rows = np.flatnonzero(effective)
         for name, column in VALUE.items():
             self.last[name][commits.key[rows]] = commits.columns[column][rows]
+        own = rows[~commits.tombstone[rows] & (commits.columns["expire_timestamp"][rows] != -1)]
+        self.last["has_expire_time"][commits.key[own]] = True
 
     def _put(self, commits: RecordColumns, rows: Array, pending: Array) -> None:
         known, gone = commits.previous[rows] == COMMIT, commits.tombstone
@@ -191,6 +197,11 @@ class KeyRemovals:
         rows = np.flatnonzero(~self.first["gone"])
         for number, key in self.keys.items(rows.tolist()):
             yield key, int(self.first["log_offset"][number])
+
+    def keys_with_expire_times(self) -> set[Key]:
+        """Return the keys with a commit that had its own expire time."""
+        rows = np.flatnonzero(self.last["has_expire_time"])
+        return {key for _, key in self.keys.items(rows.tolist())}
 
     def groups_with_transactions(self) -> set[str]:
         rows = np.flatnonzero(self.pending.keys["until"] != NEVER)

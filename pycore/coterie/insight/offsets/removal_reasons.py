@@ -16,12 +16,15 @@ topic was deleted. In short (the rules of expiry: docs/rules/offsets.md#expirati
   commits of transactions do not count: they only keep the group.
 - No tool deletes offsets of a topic that a group with members subscribes to, nor any offset of
   another type of group with members.
+
+One cause removes what a group loses at a moment. So all of these offsets expired, or none did; but
+where members protect some, which only the deletion of their topics removes, the others are apart.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from operator import attrgetter
@@ -104,6 +107,8 @@ class GroupBefore:
         Whether its records may be of Kafka 2.0 or earlier.
     pending : bool
         Whether an undecided transaction had committed one of them, so Kafka 4.x expired none.
+    is_known : bool
+        Whether ``head`` is certain; else compaction may have removed the group's record.
     """
 
     head: Row
@@ -112,6 +117,7 @@ class GroupBefore:
     is_rebalancing: bool = False
     may_be_before_2_1: bool = False
     pending: bool = False
+    is_known: bool = True
 
     @property
     def stayed(self) -> bool:
@@ -119,8 +125,14 @@ class GroupBefore:
         head = self.head
         return head["state"] == "Empty" and bool(head["protocol_type"]) and not self.ended
 
-    def way(self, removal: KeyRemoval, retention_ms: int, removed_ms: int) -> Way:
-        """Return how one of its offsets may have been removed at a time, under a retention."""
+    def ways(self, removal: Removal, retention_ms: int) -> list[Way]:
+        """Return how each of the offsets of a removal may have been removed, under a retention."""
+        ways = [self._way(row, retention_ms, removal.until_ms) for row in removal.rows]
+        if all(way.expired for way in ways):
+            return ways
+        return [way._replace(expired=False) for way in ways]
+
+    def _way(self, removal: KeyRemoval, retention_ms: int, removed_ms: int) -> Way:
         commit_ms = removal.commit_ms
         own_ms, is_known = removal.expire_ms, commit_ms is not None
         offset = {
@@ -136,27 +148,48 @@ class GroupBefore:
             return Way(UNKNOWN, -1, True, True, deleted)
         is_overdue = own_ms is not None and removed_ms >= own_ms
         if not retained and rule != EXPLICIT:
-            is_overdue = removed_ms >= base_ms + retention_ms
+            # A clock that went back leaves it open.
+            is_overdue = not base_ms <= removed_ms < base_ms + retention_ms
         if retained and not self.may_be_before_2_1:
             is_overdue = False
         if is_overdue and not (rule == "empty_since" and self.keeps_offsets):
             return Way(EXPLICIT if retained else rule, base_ms, False, True, deleted)
         if self.is_rebalancing and (commit_ms is None or removed_ms >= commit_ms + retention_ms):
             return Way(REBALANCE, -1 if commit_ms is None else commit_ms, False, True, True)
-        if not is_known:
+        if not is_known or not self.is_known:
             rule, base_ms, retained = UNKNOWN, -1, True
-        return Way(rule, base_ms, retained, False, deleted)
+        return Way(rule, base_ms, retained, not self.is_known, deleted)
+
+
+def parts_of(view: PartitionView, removal: Removal) -> Iterator[tuple[Removal, GroupBefore]]:
+    """Yield what one cause removed of the offsets of a moment, with their group as it was before.
+
+    Offsets that only the deletion of their topics removes are a part of their own.
+    """
+    before = group_before(view, removal)
+    ways = before.ways(removal, MIN_RETENTION_MS)
+    protected = [row for row, way in zip(removal.rows, ways, strict=True) if not way.deleted]
+    others = [row for row, way in zip(removal.rows, ways, strict=True) if way.deleted]
+    if not protected or not others or all(way.expired for way in ways):
+        yield removal, before
+    else:
+        for rows in (protected, others):
+            part = removal.part(rows)
+            yield part, group_before(view, part)
 
 
 def group_before(view: PartitionView, removal: Removal) -> GroupBefore:
     """Return a group as it was before it lost offsets."""
     history = view.histories.get(removal.group)
-    head = head_before(view, removal.group, removal.log_offset)
+    found = head_before(view, removal.group, removal.log_offset)
+    head = found or {"type": "classic", **simple_row()}
+    is_known = found is not None or view.is_complete_at(removal.from_ms)
     newest = is_of_4x(view)
     # A joined log does not show which partition's transactions its coordinator knew.
     pending = newest and not view.is_joined and any(row.pending for row in removal.rows)
     if history is None:
-        return GroupBefore(head, _ended_with(view, removal), pending=pending)
+        ended = _ended_with(view, removal)
+        return GroupBefore(head, ended, pending=pending, is_known=is_known)
     rows = history.generations
     at = _index(rows, removal.log_offset)
     after = _index(rows, removal.last_offset)
@@ -169,10 +202,11 @@ def group_before(view: PartitionView, removal: Removal) -> GroupBefore:
     return GroupBefore(
         head,
         ended,
-        removal.left > 0 and not ended and not (newest and removal.has_transactions),
+        removal.left_without_time > 0 and not ended and not (newest and removal.has_transactions),
         is_waiting and following is not None and _joins(following, removal, history.state(after)),
         value is not None and int.from_bytes(value[:2]) <= LAST_BEFORE_2_1,
         pending,
+        is_known,
     )
 
 
@@ -181,15 +215,17 @@ def is_of_4x(view: PartitionView) -> bool:
     return view.fold.follows_4x
 
 
-def head_before(view: PartitionView, group: str, log_offset: int) -> Row:
+def head_before(view: PartitionView, group: str, log_offset: int) -> Row | None:
+    """Return a group's own fields by its last record before a place; None: there is none."""
     history, newer = view.histories.get(group), view.newer_by_group.get(group)
-    last_offset, head = -1, {"type": "classic", **simple_row()}
+    last_offset, head = -1, None
     if history is not None:
         at = _index(history.generations, log_offset)
         if at:
             last_offset = history.generations[at - 1]["log_offset"]
             value = history.records[at - 1].value
-            head = head if value is None else {"type": "classic", **metadata_row(value)}
+            own = simple_row() if value is None else metadata_row(value)
+            head = {"type": "classic", **own}
     if newer is not None:
         at = bisect_left([place.log_offset for place in newer.places], log_offset)
         values = {one.key: (one.value, one.log_offset, one.timestamp) for one in newer[:at]}

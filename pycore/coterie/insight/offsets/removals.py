@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter, itemgetter
 
 from coterie.base.caching import cached_property
 from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
+from coterie.insight.records.key_index import Key
 
 MOMENT_MS = 1_000  # the most time between two tombstones of one removal
 
@@ -52,14 +53,14 @@ class Removal:
         The first tombstone's batch.
     partitions : dict of str to dict of int to int
         Topic -> partition -> the removed offset; -1: not known.
-    committed_ms : int
-        When the last of these offsets was committed; -1: not known.
     resumed : tuple of Resumption
         The first commit of each of these partitions after the removal, in log order.
     rows : tuple of KeyRemoval
         The removed offsets, one by one.
     left : int
         How many offsets the group had after it, as far as the log shows.
+    left_without_time : int
+        How many of these never had an own expire time.
     has_transactions : bool
         Whether transactions commit offsets of the group, at any time.
     """
@@ -72,15 +73,24 @@ class Removal:
     file: str
     position: int
     partitions: dict[str, dict[int, int]]
-    committed_ms: int
     resumed: tuple[Resumption, ...] = ()
     rows: tuple[KeyRemoval, ...] = ()
     left: int = 0
+    left_without_time: int = 0
     has_transactions: bool = False
 
     @property
     def count(self) -> int:
         return sum(map(len, self.partitions.values()))
+
+    @property
+    def committed_ms(self) -> int:
+        """When the last of these offsets was committed; -1: not known."""
+        return max(-1 if row.commit_ms is None else row.commit_ms for row in self.rows)
+
+    def part(self, rows: Sequence[KeyRemoval]) -> Removal:
+        """Return the removal of some of these offsets."""
+        return _removal(rows, self.left, self.left_without_time, self.has_transactions)
 
     def offset_of(self, commit: Resumption) -> int:
         """Return the removed offset of a commit's partition; -1: not known."""
@@ -94,9 +104,10 @@ def removals_of(removed: KeyRemovals) -> dict[str, list[Removal]]:
         by_group.setdefault(row.key[0], []).append(row)
     if not by_group:
         return {}
-    counts, in_transactions = offset_counts(removed), removed.groups_with_transactions()
+    counts = offset_counts(removed), offset_counts(removed, removed.keys_with_expire_times())
+    in_transactions = removed.groups_with_transactions()
     return {
-        group: list(_by_moment(rows, counts[group], group in in_transactions))
+        group: list(_by_moment(rows, [of[group] for of in counts], group in in_transactions))
         for group, rows in by_group.items()
     }
 
@@ -121,12 +132,17 @@ class OffsetCount:
         return self.totals[at - 1][1] if at else 0
 
 
-def offset_counts(removed: KeyRemovals) -> defaultdict[str, OffsetCount]:
-    """Return the number of offsets of each group of the log."""
+def offset_counts(
+    removed: KeyRemovals, without: Container[Key] = ()
+) -> defaultdict[str, OffsetCount]:
+    """Return the number of offsets of each group of the log, but those of some keys."""
     counts: defaultdict[str, OffsetCount] = defaultdict(OffsetCount)
-    for (group, _, _), log_offset in removed.first_commits():
-        counts[group].changes.append((log_offset, 1))
+    for key, log_offset in removed.first_commits():
+        if key not in without:
+            counts[key[0]].changes.append((log_offset, 1))
     for row in removed.rows():
+        if row.key in without:
+            continue
         changes = counts[row.key[0]].changes
         if row.offset is not None:
             changes.append((row.tombstone.log_offset, -1))
@@ -136,18 +152,22 @@ def offset_counts(removed: KeyRemovals) -> defaultdict[str, OffsetCount]:
 
 
 def _by_moment(
-    rows: list[KeyRemoval], count: OffsetCount, has_transactions: bool
+    rows: list[KeyRemoval], counts: list[OffsetCount], has_transactions: bool
 ) -> Iterator[Removal]:
     times = [row.tombstone.timestamp for row in rows]
     begin = 0
     for end in range(1, len(rows) + 1):
         if end == len(rows) or abs(times[end] - times[end - 1]) > MOMENT_MS:
-            left = count.after(rows[end - 1].tombstone.log_offset)
-            yield _removal(rows[begin:end], left, has_transactions)
+            left, without_time = (
+                count.after(rows[end - 1].tombstone.log_offset) for count in counts
+            )
+            yield _removal(rows[begin:end], left, without_time, has_transactions)
             begin = end
 
 
-def _removal(rows: list[KeyRemoval], left: int, has_transactions: bool) -> Removal:
+def _removal(
+    rows: Sequence[KeyRemoval], left: int, left_without_time: int, has_transactions: bool
+) -> Removal:
     partitions: dict[str, dict[int, int]] = {}
     resumed: list[Resumption] = []
     for row in rows:
@@ -166,9 +186,9 @@ def _removal(rows: list[KeyRemoval], left: int, has_transactions: bool) -> Remov
         first.file,
         first.position,
         partitions,
-        max(row.committed_ms for row in rows),
         tuple(sorted(resumed, key=attrgetter("log_offset"))),
         tuple(rows),
         left,
+        left_without_time,
         has_transactions,
     )

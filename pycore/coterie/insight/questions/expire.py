@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +27,8 @@ from coterie.insight.offsets.removal_reasons import (
     PENDING,
     UNKNOWN,
     expiry_of,
-    group_before,
     is_of_4x,
+    parts_of,
 )
 from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
@@ -73,7 +74,7 @@ RULES = {
     "pending_transaction": "kept: an undecided transactional commit (Kafka 4.x), or only such",
     "rebalance": "removed as the group rebalanced, since each commit (2.4 to 2.8.1, 3.0.0, 3.1.0)",
     "deleted": "removed before any rule would have: by someone, or under a shorter retention",
-    "unknown": "removed, and the log has lost the commit",
+    "unknown": "removed, and the log has lost the commit, or the group's record",
 }
 
 
@@ -162,25 +163,23 @@ def standing(
 
 def removed(view: PartitionView, removals: KeyRemovals, retention_ms: int) -> Iterator[OffsetState]:
     """Yield the offsets that were removed, with the state of their group before."""
-    for theirs in removals_of(removals).values():
-        for removal in theirs:
-            before = group_before(view, removal)
-            for row in removal.rows:
-                if not view.is_requested(row.removed_ms, row.tombstone.log_offset):
-                    continue
-                group, topic, partition = row.key
-                way = before.way(row, retention_ms, row.tombstone.timestamp)
-                rule = way.rule if way.expired or way.rule == UNKNOWN else "deleted"
-                offset = {
-                    "topic": topic,
-                    "partition": partition,
-                    "offset": row.offset,
-                    "commit_timestamp": row.commit_ms,
-                    "expire_timestamp": row.expire_ms,
-                }
-                state = group, before.head, offset, rule, way.base_ms, way.retained
-                pending = before.pending and row.pending
-                yield OffsetState(*state, pending, row.tombstone.timestamp)
+    moments = chain.from_iterable(removals_of(removals).values())
+    for part, before in chain.from_iterable(parts_of(view, moment) for moment in moments):
+        for row, way in zip(part.rows, before.ways(part, retention_ms), strict=True):
+            if not view.is_requested(row.removed_ms, row.tombstone.log_offset):
+                continue
+            group, topic, partition = row.key
+            offset = {
+                "topic": topic,
+                "partition": partition,
+                "offset": row.offset,
+                "commit_timestamp": row.commit_ms,
+                "expire_timestamp": row.expire_ms,
+            }
+            rule = way.rule if way.expired or way.rule == UNKNOWN else "deleted"
+            state = group, before.head, offset, rule, way.base_ms, way.retained
+            pending = before.pending and row.pending
+            yield OffsetState(*state, pending, row.tombstone.timestamp)
 
 
 def idle_since(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from coterie.base.caching import cached_property
@@ -29,7 +30,7 @@ from coterie.insight.offsets.removal_reasons import (
     GroupBefore,
     Neighbours,
     Way,
-    group_before,
+    parts_of,
 )
 from coterie.insight.offsets.removals import (
     MOMENT_MS,
@@ -145,9 +146,10 @@ class RemovalEvents:
         """
         places = [event["log_offset"] for event in events]
         deletions = {id(event) for event in events if event["event"] == DELETED}
-        for removal in self.removals.get(group, ()):
+        moments = self.removals.get(group, ())
+        for removal, before in chain.from_iterable(parts_of(self.view, one) for one in moments):
             deletion = _deletion_with(removal, events, bisect_left(places, removal.last_offset))
-            reason = self.reason(removal, group_before(self.view, removal))
+            reason = self.reason(removal, before)
             yield removal_row(removal, reason)
             if deletion is not None:
                 deletions.discard(id(deletion))
@@ -173,12 +175,9 @@ class RemovalEvents:
     def reason(self, removal: Removal, before: GroupBefore) -> Reason:
         """Return why offsets were removed: by a broker's log, or else by the records."""
         group, topics = removal.group, tuple(removal.partitions)
-        ways = [before.way(row, MIN_RETENTION_MS, removal.until_ms) for row in removal.rows]
-        deleted = any(way.deleted for way in ways)
+        ways = before.ways(removal, MIN_RETENTION_MS)
+        expired, deleted = ways[0].expired, any(way.deleted for way in ways)
         since, is_early = elapsed(removal, before, ways)
-        # Where some offsets were protected, their topics were deleted, and the others may expire.
-        enough = all if all(way.deleted for way in ways) else any
-        expired = (deleted and is_early is None) or enough(way.expired for way in ways)
         lines = self.lines.about(group, topics, removal.from_ms, removal.until_ms)
         if not expired and (is_early or not deleted):
             lines = [line for line in lines if line.what != EXPIRED]
@@ -189,6 +188,8 @@ class RemovalEvents:
             return Reason(REMOVED, expired_in_words(removal, before, ways, since, others))
         if not deleted:
             return Reason(TOPIC_DELETED, "the group's members used it, and nothing else removes it")
+        if is_early and not before.pending:
+            since += ", and the least retention is 1 min"
         at_once = "lost offsets of the same topic at the same moment"
         if others and before.ended:
             return Reason(REMOVED, f"deleted, not expired: {since}; {others} {at_once}")
@@ -240,10 +241,7 @@ def elapsed(removal: Removal, before: GroupBefore, ways: Sequence[Way]) -> tuple
     if base_ms < 0 or removal.until_ms < base_ms:
         return "an unknown time after their last commit", None
     elapsed_ms = removal.until_ms - base_ms
-    text = f"{duration(elapsed_ms)} after {event}"
-    if elapsed_ms >= MIN_RETENTION_MS:
-        return text, False
-    return f"{text}, and the least retention is 1 min", True
+    return f"{duration(elapsed_ms)} after {event}", elapsed_ms < MIN_RETENTION_MS
 
 
 def expired_in_words(

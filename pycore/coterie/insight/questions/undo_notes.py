@@ -7,6 +7,7 @@ several of the requested groups lost offsets of only this topic at the same mome
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from coterie._core.fold.fold_state import Committed
@@ -17,7 +18,7 @@ from coterie.insight.offsets.removal_reasons import (
     UNKNOWN,
     Neighbours,
     Way,
-    group_before,
+    parts_of,
 )
 from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.key_index import Key
@@ -32,7 +33,7 @@ IN_WORDS = {
     EXPIRED_OR_TOPIC_DELETED: "expired at its commit's own expire time, or deleted with the topic",
     TOPIC_DELETED: "the topic was deleted",
     DELETED: "deleted by a tool or a client, or with the topic",
-    UNKNOWN: "the log has lost the commit, so the reason is not known",
+    UNKNOWN: "the log has lost the commit or the group's record, so the reason is not known",
 }
 SHORTER = ", or expired under a retention below --retention"
 
@@ -58,25 +59,22 @@ def removed_since(
     by_group = removals_of(removals)
     neighbours = Neighbours(by_group)
     first: dict[Key, Removed] = {}
-    for removal in (removal for theirs in by_group.values() for removal in theirs):
-        rows = [
-            row for row in removal.rows if row.removed_ms is not None and row.removed_ms > at_ms
-        ]
-        before = group_before(view, removal) if any(row.key not in first for row in rows) else None
-        for row in rows:
-            if row.key in first:
-                first[row.key] = first[row.key]._replace(again=first[row.key].again + 1)
-            elif before is not None:
-                gone_ms = row.tombstone.timestamp
-                way = before.way(row, retention_ms, gone_ms)
-                reason = reason_of(way, is_alone=not neighbours.others(removal))
+    for moment in chain.from_iterable(by_group.values()):
+        if moment.until_ms <= at_ms:
+            continue
+        for part, before in parts_of(view, moment):
+            is_alone = not neighbours.others(part)
+            ways = (before.ways(part, ms) for ms in (retention_ms, MIN_RETENTION_MS))
+            for row, way, least in zip(part.rows, *ways, strict=True):
+                if row.removed_ms is None or row.removed_ms <= at_ms:
+                    continue
+                if row.key in first:
+                    first[row.key] = first[row.key]._replace(again=first[row.key].again + 1)
+                    continue
+                reason = reason_of(way, is_alone=is_alone)
+                early = least.expired and not way.expired
                 resumed = row.resumed is not None
-                early = (
-                    reason != UNKNOWN
-                    and not way.expired
-                    and before.way(row, MIN_RETENTION_MS, gone_ms).expired
-                )
-                first[row.key] = Removed(gone_ms, reason, 0, resumed, early)
+                first[row.key] = Removed(row.removed_ms, reason, 0, resumed, early)
     return first
 
 
@@ -85,7 +83,7 @@ def reason_of(way: Way, *, is_alone: bool) -> str:
 
     ``is_alone``: no other group lost offsets of only its topic at the moment.
     """
-    if way.rule == UNKNOWN:
+    if way.rule == UNKNOWN and way.expired:
         return UNKNOWN
     if way.expired:
         return EXPIRED if way.deleted else EXPIRED_OR_TOPIC_DELETED
