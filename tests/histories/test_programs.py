@@ -1,4 +1,4 @@
-"""Histories of programs for confluent-kafka: the loop of its README, and what goes wrong in it."""
+"""Histories of programs for real clients: the loop of a README, and what goes wrong in it."""
 
 import asyncio
 import queue
@@ -66,6 +66,27 @@ def test_the_corrected_loop_loses_nothing_in_any_history():
     assert outcome.store
     for seed in range(12):
         outcome = random_history(seed, minutes=3).run(program=corrected)
+        assert (outcome.lost, outcome.stuck) == ([], []), seed
+
+
+def kafka_python_loop(*, polls):
+    from kafka import KafkaConsumer
+
+    with KafkaConsumer("records", group_id="mine", auto_offset_reset="earliest") as consumer:
+        for message in () if polls else consumer:
+            processed(message)
+        while polls:
+            for records in consumer.poll(1000).values():
+                for message in records:
+                    processed(message)
+
+
+@pytest.mark.parametrize("polls", [False, True])
+def test_a_loop_of_kafka_python_loses_nothing_in_any_history(polls):
+    for seed in range(12):
+        outcome = random_history(seed, minutes=3).run(
+            program=lambda: kafka_python_loop(polls=polls)
+        )
         assert (outcome.lost, outcome.stuck) == ([], []), seed
 
 

@@ -10,7 +10,7 @@ from time import sleep as nap
 
 import pytest
 
-from coterie.testing import Cluster, confluent, virtual_clients
+from coterie.testing import Cluster, confluent, kafka_python, virtual_clients
 
 REPLACED = [
     *((time, name) for name in ("sleep", "time", "monotonic", "perf_counter", "time_ns")),
@@ -63,6 +63,19 @@ def test_modules_first_imported_within_have_the_real_clients_afterwards(tmp_path
 
     assert main_again.Own is client_again.Own
     assert issubclass(main_again.Own, confluent_kafka.Consumer)
+
+
+def test_the_modules_of_kafka_python_are_found_in_each_way_to_import_them():
+    with virtual_clients(Cluster({"orders": 1})):
+        import kafka.consumer.group as group
+        import kafka.errors
+        from kafka.structs import TopicPartition
+
+        assert group.KafkaConsumer is kafka.KafkaConsumer is kafka_python.KafkaConsumer
+        assert kafka.structs.TopicPartition is TopicPartition
+        refused = kafka.errors.for_code(25)
+        assert issubclass(refused, kafka.errors.KafkaError)
+        assert refused is kafka.errors.UnknownMemberIdError
 
 
 def test_threads_queues_events_pools_and_clocks_share_the_virtual_time():

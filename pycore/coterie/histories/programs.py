@@ -12,9 +12,8 @@ from coterie.base.arguments import called
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.confluent import ConfluentConsumer
 from coterie.histories.instance import Instance, WriteFailed, plain_function
-from coterie.testing.confluent_types import KafkaException
 from coterie.testing.process import Process
-from coterie.testing.programs import Program, current, running
+from coterie.testing.programs import ClientFailure, Program, current, running
 from coterie.testing.stand_ins import end, stand_ins
 from coterie.testing.topics import ConsumerRecord
 
@@ -117,7 +116,7 @@ class MemberInstance(Instance):
             pass
         except SystemExit as error:
             failed = error if error.code else None
-        except (KafkaException, WriteFailed) as error:
+        except (ClientFailure, WriteFailed) as error:
             failed = error
         if failed is not None:
             self.run.schedule.call_soon(self.fail, process, failed)

@@ -13,7 +13,7 @@ from coterie.errors import ArgumentError, ConfigError
 from coterie.testing import client
 from coterie.testing.client import errors
 from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY
-from coterie.testing.confluent_client import FOR_EVER_MS, Client, bytes_of, merged, offsets_of
+from coterie.testing.confluent_client import ConfluentClient, merged, offsets_of
 from coterie.testing.confluent_types import (
     CODE,
     OFFSET_BEGINNING,
@@ -27,6 +27,7 @@ from coterie.testing.confluent_types import (
     failure,
     translated,
 )
+from coterie.testing.program_client import FOR_EVER_MS, ConsumerClient, bytes_of
 from coterie.testing.topics import ConsumerRecord
 from coterie.values import OffsetAndMetadata
 
@@ -83,7 +84,7 @@ class _Progress:
         self.ended_at = OFFSET_INVALID  # the offset of its last PARTITION_EOF
 
 
-class Consumer(Client):
+class Consumer(ConfluentClient, ConsumerClient):
     """A consumer of librdkafka."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -134,12 +135,7 @@ class Consumer(Client):
         self._errors: list[Message] = []  # for the next polls
         if self._commits_itself and self._commit_interval_ms > 0:
             self._process.call_later(self._commit_interval_ms, self._commit_when_due)
-        self._last: tuple[str, int, int] | None = None  # the last message
         self._program.made(self)
-
-    def _wake(self) -> None:
-        if not self._closed:
-            self._inner.wakeup()
 
     # The group
 
@@ -299,10 +295,7 @@ class Consumer(Client):
             step_ms = min(left_ms, EOF_STEP_MS) if self._shows_ends else left_ms
             records: list[ConsumerRecord] = []
             try:
-                records = self._inner.poll(step_ms)
-            except errors.WakeupError:
-                if self._queued_calls:
-                    self._give_way()
+                records = self._read(step_ms)
             except errors.KafkaError as error:
                 self._errors += self._messages_of(error)
             finally:
@@ -331,13 +324,6 @@ class Consumer(Client):
         self._inner.seek_to_end(places)
         self._inner.pause(places)
         return [Message(t, n, OFFSET_INVALID, error=failed) for t, n in places]
-
-    def _probe(self, starts: dict[tuple[str, int], int], records: list[ConsumerRecord]) -> None:
-        """Find the first position in each partition, and return no message."""
-        for record in records:
-            starts.setdefault((record.topic, record.partition), record.offset)
-        for place, at in self._inner._subscriptions.positions().items():
-            starts.setdefault(tuple(place), at)
 
     def _returned(self, record: ConsumerRecord) -> Message:
         topic, number, offset, at_ms, key, value = record

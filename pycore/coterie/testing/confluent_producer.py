@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.testing import client
 from coterie.testing.client import errors
-from coterie.testing.confluent_client import Client, bytes_of, merged, offsets_of
+from coterie.testing.confluent_client import ConfluentClient, merged, offsets_of
 from coterie.testing.confluent_types import (
     OFFSET_INVALID,
     TIMESTAMP_CREATE_TIME,
@@ -17,6 +17,7 @@ from coterie.testing.confluent_types import (
     TopicPartition,
     translated,
 )
+from coterie.testing.program_client import bytes_of
 
 _SETTINGS = (
     *("transactional.id", "transaction.timeout.ms", "client.id"),
@@ -24,7 +25,7 @@ _SETTINGS = (
 )
 
 
-class Producer(Client):
+class Producer(ConfluentClient):
     """A producer of librdkafka."""
 
     def __init__(self, *args: Any, **named: Any) -> None:

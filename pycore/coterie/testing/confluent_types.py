@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.testing.client import errors
+from coterie.testing.programs import ClientFailure
 from coterie.values import Error
 
 OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID = -2, -1, -1000, -1001
@@ -111,7 +112,7 @@ for _code, _name in _NAMES.items():
     setattr(KafkaError, _name, _code)
 
 
-class KafkaException(Exception):
+class KafkaException(ClientFailure):
     """What clients raise; ``args[0]`` is the KafkaError."""
 
 

@@ -16,6 +16,10 @@ from coterie.testing.simulated_cluster import Cluster
 _here: ContextVar[tuple[Program, Process] | None] = ContextVar("coterie program", default=None)
 
 
+class ClientFailure(Exception):
+    """Base of what the clients of applications raise: it ends a member, not the run."""
+
+
 class Program:
     """A running application: its main process, its threads, and the processes of its clients.
 

@@ -20,9 +20,16 @@ from coterie.testing.programs import Program, running
 from coterie.testing.simulated_cluster import Cluster
 
 EPOCH_S = 1_700_000_000  # what ``time.time()`` is at the begin of virtual time
-MODULES = {  # name -> what stands in for it
-    name: "coterie.testing.confluent"
-    for name in ("confluent_kafka", "confluent_kafka.cimpl", "confluent_kafka.error")
+MODULES = {  # name -> what stands in for it; a package comes before its modules
+    f"{package}{name}": f"coterie.testing.{ours}"
+    for package, ours, names in (
+        ("confluent_kafka", "confluent", ("", ".cimpl", ".error")),
+        ("kafka", "kafka_python", ("", ".consumer", ".consumer.group", ".consumer.fetcher")),
+        ("kafka", "kafka_python", (".consumer.subscription_state", ".producer", ".producer.kafka")),
+        ("kafka", "kafka_python", (".producer.future", ".future", ".structs")),
+        ("kafka", "kafka_python_errors", (".errors",)),
+    )
+    for name in names
 }
 
 
@@ -30,9 +37,10 @@ MODULES = {  # name -> what stands in for it
 def virtual_clients(cluster: Cluster) -> Iterator[None]:
     """Run applications unchanged against a cluster, on virtual time.
 
-    Within, ``import confluent_kafka`` gives :mod:`coterie.testing.confluent`, whether or not
-    confluent-kafka is installed, also in modules with an earlier import; ``time.sleep``, the clocks
-    of ``time``, and threads of the application are virtual. Afterwards a module that was first
+    Within, ``import confluent_kafka`` gives :mod:`coterie.testing.confluent`, and ``import kafka``
+    :mod:`coterie.testing.kafka_python`, whether or not the library is installed, also in modules
+    with an earlier import; ``time.sleep``, the clocks of ``time``, and threads of the application
+    are virtual. Afterwards a module that was first
     imported within, and uses a client, is imported anew.
 
     Parameters
@@ -78,6 +86,9 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
             module = importlib.import_module(ours)
             real = modules[name]
             sys.modules[name] = module
+            package, _, last = name.rpartition(".")
+            if package:
+                vars(sys.modules[package]).setdefault(last, module)
             if real is not None:
                 others[id(real)] = module
                 for public in module.__all__:
@@ -131,7 +142,9 @@ def _origin(value: Any) -> Any:
     return value.__module__ if issubclass(type(value), type | FunctionType) else None
 
 
-_NOT_APPLICATIONS = ("coterie", "confluent_kafka", "_pytest", "pytest", "hypothesis", "greenlet")
+_NOT_APPLICATIONS = (
+    *("coterie", "confluent_kafka", "kafka", "_pytest", "pytest", "hypothesis", "greenlet"),
+)
 
 
 def _bound(

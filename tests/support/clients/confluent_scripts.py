@@ -6,7 +6,9 @@ Each is a function of a :class:`World`, which has the module and writes down wha
 import time
 from contextlib import suppress
 
-TOPIC, RECORDS = "orders", 4
+from support.clients import world
+from support.clients.world import RECORDS, STEP_S, TOPIC
+
 SETTINGS = {
     "group.id": "g",
     "auto.offset.reset": "earliest",
@@ -16,18 +18,10 @@ SETTINGS = {
     "topic.metadata.refresh.interval.ms": 100,
     "partition.assignment.strategy": "range",
 }
-STEP_S, LAST_S = 0.02, 20.0
 
 
-class World:
-    """A module ``confluent_kafka``, a cluster behind it, and what has happened."""
-
-    def __init__(self, module, servers, fail):
-        self.module, self.servers, self.fail = module, servers, fail
-        self.events = []
-
-    def note(self, *what):
-        self.events.append(what)
+class World(world.World):
+    """The world of a module ``confluent_kafka``."""
 
     def consumer(self, name, **settings):
         chosen = {key.replace("_", "."): value for key, value in settings.items()}
@@ -56,18 +50,14 @@ class World:
 
         return {what: noted(what) for what in ("on_assign", "on_revoke", "on_lost")}
 
-    def tried(self, what, call, *args, **named):
-        """Note what a call returns or raises, and return it."""
-        try:
-            found = call(*args, **named)
-        except self.module.KafkaException as failure:
-            error = failure.args[0]
-            self.note(what, "raised", error.name(), error.retriable(), error.fatal())
-        except Exception as failure:
-            self.note(what, "raised", type(failure).__name__, str(failure))
-        else:
-            self.note(what, shown(found) if isinstance(found, list) else found)
-            return found
+    def described(self, failure):
+        if not isinstance(failure, self.module.KafkaException):
+            return type(failure).__name__, str(failure)
+        error = failure.args[0]
+        return error.name(), error.retriable(), error.fatal()
+
+    def shown(self, found):
+        return shown(found) if isinstance(found, list) else found
 
     def partition(self, number, *args):
         return self.module.TopicPartition(TOPIC, number, *args)
@@ -80,31 +70,18 @@ class World:
                 producer.produce(TOPIC, f"{number}-{n}".encode(), partition=number)
         producer.flush()
 
-    def until(self, fact, *consumers):
-        """Poll until a fact holds; note the messages that are errors, return the others."""
-        found, end_s = [], time.monotonic() + LAST_S
-        while not fact(found):
-            if time.monotonic() > end_s:
-                raise AssertionError(f"it never came: {self.events}")
-            for consumer in consumers:
-                message = consumer.poll(STEP_S)
-                if message is not None and message.error() is None:
-                    found.append(message)
-                elif message is not None:
-                    self.note("message", message.error().name())
-        return found
+    def polled(self, consumer):
+        """The message of a poll; one that is an error is noted instead."""
+        message = consumer.poll(STEP_S)
+        if message is not None and message.error() is not None:
+            self.note("message", message.error().name())
+            return []
+        return [] if message is None else [message]
 
     def read(self, count, consumer):
         found = self.until(lambda found: len(found) >= count, consumer)
         self.note("read", sorted((m.partition(), m.offset(), m.value()) for m in found))
         return found
-
-    def settled(self, **consumers):
-        """Poll until each consumer has so many partitions: pairs of it and their number."""
-        self.until(
-            lambda _: all(len(one.assignment()) == size for one, size in consumers.values()),
-            *(one for one, _ in consumers.values()),
-        )
 
 
 def shown(partitions):

@@ -206,7 +206,7 @@ class ClassicMembership:
         subscriptions = self._subscriptions
         failure: Exception | None = None
         owned = sorted(subscriptions.assigned)
-        if not was_member:
+        if not was_member and (owned or not self._network.revokes_nothing):
             if owned:
                 failure = self._listeners.lost(owned)
                 subscriptions.assign(())

@@ -197,7 +197,9 @@ class Commits:
             self._in_flight -= 1
             failure = sent.failure
             if isinstance(failure, RetriableError):
-                failure = RetriableCommitFailedError(f"offset commit failed: {failure}")
+                cause = failure
+                failure = RetriableCommitFailedError(f"offset commit failed: {cause}")
+                failure.__cause__ = cause
             elif isinstance(failure, FencedInstanceIdError):
                 self._fenced = True
             self._completed.append((callback, offsets, failure))

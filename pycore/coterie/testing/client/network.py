@@ -26,10 +26,12 @@ class NetworkClient(Connection):
         Called when the coordinator has been found.
     joins_in_background : bool
         Whether a join goes on between calls of the application, as in librdkafka.
+    revokes_nothing : bool
+        Whether the listener hears of a first join, which gives nothing up, as in kafka-python.
     """
 
     def __init__(self, cluster: Cluster, host: Host, process: Process, settings: Settings) -> None:
-        self.joins_in_background = False
+        self.joins_in_background = self.revokes_nothing = False
         self._lookup: Sent | None = None
         self.on_coordinator: Callable[[], None] = lambda: None
 

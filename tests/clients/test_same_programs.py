@@ -1,0 +1,34 @@
+"""The same programs with a real client against the server, and with its stand-in.
+
+Both see the same callbacks, commits, results and errors, in the same order for each consumer.
+"""
+
+import pytest
+
+from support.clients import confluent_scripts, kafka_python_scripts
+from support.clients.world import by_member, by_the_server, by_the_simulation
+
+PROGRAMS = [
+    (library, scripts, name)
+    for library, scripts in {
+        "confluent_kafka": confluent_scripts,
+        "kafka": kafka_python_scripts,
+    }.items()
+    for name in scripts.SCRIPTS
+]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of kafka-python's serializers
+@pytest.mark.parametrize(
+    ("library", "scripts", "name"), PROGRAMS, ids=[f"{each[0]}-{each[2]}" for each in PROGRAMS]
+)
+def test_a_program_sees_what_it_sees_with_the_real_client(library, scripts, name):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    events = [
+        by_member(
+            run(scripts.World, library, scripts.SCRIPTS[name]),
+            counted=name == "cooperative_rebalances",
+        )
+        for run in (by_the_simulation, by_the_server)
+    ]
+    assert events[0] == events[1]
