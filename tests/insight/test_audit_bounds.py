@@ -200,12 +200,13 @@ def test_rivals_of_a_request_log_stand_by_how_often_each_took_over(counts, text)
     assert f", {len(takers) - 1} not in the request log, first" in found
 
 
-def commits_with(*pairs):
+def commits_with(*pairs, step_ms=10):
     """One batch for each (offset, bytes of metadata) of a key, at times 1000, 1010, 1020, ..."""
     key = commit_key(1, b"g", b"t", 0)
     return [
-        batch(at, [(1000 + 10 * at, key, commit_value(offset, -1, b"m" * size, 1000 + 10 * at))])
+        batch(at, [(ms, key, commit_value(offset, -1, b"m" * size, ms))])
         for at, (offset, size) in enumerate(pairs)
+        for ms in (1000 + step_ms * at,)
     ]
 
 
@@ -226,11 +227,11 @@ def test_large_metadata_has_the_first_and_last_time_and_the_first_of_the_largest
 @pytest.mark.parametrize(
     ("offsets", "detail"),
     [
-        ("555", "3 commits of offset 5 in 20 ms"),
-        ("5556", "3 commits of offset 5 in 20 ms"),
-        ("556555", "3 commits of offset 5 in 20 ms"),
-        ("555666", "2 times 3 commits of one offset in a row in 0.1 s"),
-        ("5556666", "2 times 3 to 4 commits of one offset in a row in 0.1 s"),
+        ("555", "3 commits of offset 5 in 5.0 min"),
+        ("5556", "3 commits of offset 5 in 5.0 min"),
+        ("556555", "3 commits of offset 5 in 5.0 min"),
+        ("555666", "2 times 3 commits of one offset in a row in 12.5 min"),
+        ("5556666", "2 times 3 to 4 commits of one offset in a row in 15.0 min"),
         ("55", None),
     ],
 )
@@ -238,7 +239,8 @@ def test_runs_of_one_offset_say_how_often_and_how_long(
     offsets, detail, piece_bytes, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", piece_bytes)
-    view = facts_of(tmp_path, *commits_with(*((int(offset), 0) for offset in offsets)))
+    commits = commits_with(*((int(offset), 0) for offset in offsets), step_ms=150_000)
+    view = facts_of(tmp_path, *commits)
     rows = audit.rows(view, audit.Parameters(only=("no_progress",), no_progress=3))
     assert [row["detail"] for row in rows] == ([] if detail is None else [detail])
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from coterie.insight.offsets import jumps, stalls
 from coterie.insight.offsets.loss_findings import Losses, Thresholds
-from coterie.insight.questions import audit
+from coterie.insight.questions import audit, undo
 from coterie.insight.records import log_reader
 from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.partition_view import PartitionView
+from coterie.live.totals import rewinds_of
 from coterie.log.folders import find_segments
 from support.examples import examples
 from support.insight import loss_model
@@ -85,6 +86,33 @@ def test_skips_and_stalls_are_those_of_the_slow_models(steps, rate):
             (one.key[2], one.since_ms, one.ms, one.offset) for one in parts["stall"].stalls(end_ms)
         ]
         assert sorted(stood) == expected
+
+
+@settings(max_examples=examples(150))
+@given(steps=STEPS)
+def test_rewinds_are_those_of_the_slow_model_for_audit_metrics_and_undo(steps):
+    written = Life(steps)
+    with tempfile.TemporaryDirectory() as home:
+        segments = segments_of(written, Path(home))
+        view = PartitionView(0, segments)
+        parameters = audit.Parameters(skip_by=1000)  # is no matter of rewinds
+        found = run_aggregates(view, audit.aggregates(view, parameters))
+        findings, losses = (found[f"audit.{kind}"] for kind in ("rewind", "skip"))
+        expected = loss_model.rewinds(written, jumps.FEW)
+        names = dict(findings.keys.items(range(len(findings.keys))))
+        actual = {names[one.key][2]: (one.times, one.moved) for one in findings.rewinds}
+        of_key = {key: [before - to for of, before, to, _ in expected if of == key]
+                  for key, *_ in expected}  # fmt: skip
+        assert actual == {key: (len(moved), sum(moved)) for key, moved in of_key.items()}
+        across = [(before, after) for _, before, after, _ in loss_model.across_removals(written)]
+        total = len(expected) + sum(after < before for before, after in across)
+        assert rewinds_of(findings, losses).total() == total
+        rows = undo.rows(PartitionView(0, segments), undo.Parameters(written.ms))
+        rewound = {row["partition"]: row["rewound_from"] for row in rows if row["rewound_from"]}
+        lasts = {one.key: one.log_offset for one in written.commits}
+        assert rewound == {
+            key: before for key, before, _, log_offset in expected if lasts[key] == log_offset
+        }
 
 
 @settings(max_examples=examples(150))

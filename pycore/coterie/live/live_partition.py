@@ -16,8 +16,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from coterie._core.fold.record_scan import RecordScan
-from coterie.insight.offsets.jumps import OutsideSpans
+from coterie.insight.offsets.commit_findings import CommitFindings
 from coterie.insight.offsets.loss_findings import SKIP, Losses
+from coterie.insight.offsets.outside_spans import OutsideSpans
 from coterie.insight.questions import audit, metrics
 from coterie.insight.records.aggregates import Aggregate, columns_of
 from coterie.insight.records.log_reader import End, SurveyedLog
@@ -156,11 +157,13 @@ class LivePartition:
         return {name: aggregate for name, (_, aggregate) in made.items()}
 
     def _renew_spans(self, aggregates: Mapping[str, Aggregate]) -> None:
-        """Let jumps know the new times in which groups have no members."""
+        """Let jumps and rewinds know the new times in which groups have no members."""
         spans = OutsideSpans(self._view_of({}))
         for aggregate in aggregates.values():
             if isinstance(aggregate, Losses):
                 aggregate.parts[SKIP].spans = spans
+            elif isinstance(aggregate, CommitFindings):
+                aggregate.taken_back.spans = spans
 
     def _filled(self) -> Aggregates:
         """Return the aggregates of the whole log so far, for one answer, which only reads them."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from coterie.insight.offsets.commit_findings import REWIND, CommitFindings
 from coterie.insight.offsets.loss_counts import loss_counts
+from coterie.insight.offsets.loss_findings import SKIP, Losses, across_removals
 from coterie.insight.questions import audit, metrics
 from coterie.insight.records.partition_view import PartitionView
 from coterie.live.live_partition import AUDIT, METRICS, LivePartition
@@ -119,19 +120,21 @@ def counted(partition: LivePartition, view: PartitionView) -> Totals:
     return {
         COMMITS: Counter({key: count for key, (count, _) in counts.items() if count}),
         SKIPPED: Counter(loss_counts(view, aggregates[metrics.LOSSES]).skipped),
-        REWINDS: rewinds_of(aggregates[f"{audit.NAME}.{REWIND}"]),
+        REWINDS: rewinds_of(*(aggregates[f"{audit.NAME}.{kind}"] for kind in (REWIND, SKIP))),
         REBALANCES: partition.counts.rebalances,
         DEPARTURES: Counter(partition.counts.departures),
         REVOCATION_TIMEOUTS: Counter(partition.counts.revocation_timeouts),
     }
 
 
-def rewinds_of(findings: CommitFindings) -> Counter[Labels]:
-    """Return the number of commits that go back, by group and topic."""
+def rewinds_of(findings: CommitFindings, losses: Losses) -> Counter[Labels]:
+    """Return the number of rewinds that ``audit`` finds, by group and topic."""
     times = {rewinds.key: rewinds.times for rewinds in findings.rewinds}
     counts: Counter[Labels] = Counter()
     for number, (group, topic, _) in findings.keys.items(times):
         counts[group, topic] += times[number]
+    for row in across_removals(losses.parts["removals"], None, None, AUDIT.rewind_by):
+        counts[row["group_id"], row["topic"]] += 1
     return counts
 
 

@@ -23,7 +23,7 @@ STEPS = st.lists(
             st.just("commit"),
             st.dictionaries(
                 st.sampled_from(PARTITIONS),
-                st.sampled_from([0, 1, 1, 1, 2, 60, 700, -1]),
+                st.sampled_from([0, 1, 1, 1, 2, 60, 700, -1, -60, -700]),
                 min_size=1,
             ),
         ),
@@ -192,6 +192,35 @@ def of_one_topic(written, key, log_offset):
             topics.append([])
         topics[-1].append(one)
     return next(topic for topic in topics if log_offset in {one.log_offset for one in topic})
+
+
+def goes_on(commits, at):
+    """Whether a partition's commit follows another one to the same topic."""
+    one, before = commits[at], commits[at - 1]
+    return at > 0 and None not in (before.offset, one.offset) and not one.anew
+
+
+def rewinds(written, few):
+    """(partition, from, to, log offset) of the commits that go back.
+
+    Not of those that only take back what a tool set forward: while a group has no members, down to
+    the lowest offset since, or since a transaction, a removal or another topic.
+    """
+    found = []
+    for key, commits in written.by_key().items():
+        for at, one in enumerate(commits):
+            if not goes_on(commits, at) or one.offset >= commits[at - 1].offset:
+                continue
+            first, forward = at, 0
+            while goes_on(commits, first) and commits[first].outside == one.outside:
+                first -= 1
+            for number in range(1, at):
+                if goes_on(commits, number) and commits[number].outside == one.outside:
+                    forward += commits[number].offset > commits[number - 1].offset
+            lowest = min(other.offset for other in commits[first:at] or [one])
+            if one.outside is None or forward > few or one.offset < lowest:
+                found.append((key, commits[at - 1].offset, one.offset, one.log_offset))
+    return sorted(found)
 
 
 def from_outside(written, few):

@@ -15,6 +15,7 @@ import numpy as np
 
 from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.occurrences import KeyOccurrences, Occurrences
+from coterie.insight.offsets.outside_spans import TakenBack
 from coterie.insight.records.key_index import Key, Keys, RowsByKey, Table, rows_by_key
 from coterie.insight.records.record_columns import (
     COMMIT,
@@ -72,6 +73,8 @@ class CommitFindings:
         As in ``audit.Parameters``; None: this kind is not looked for.
     trusted_from_ms : int or None
         From when on the log is complete; None: from the start.
+    taken_back : TakenBack
+        Finds the commits that go back and are no rewinds.
     """
 
     COLUMNS: ClassVar = frozenset({"metadata_size", *(f"previous_{name}" for name in START)})
@@ -80,6 +83,7 @@ class CommitFindings:
     no_progress: int | None
     metadata_bytes: int | None
     trusted_from_ms: int | None
+    taken_back: TakenBack
     keys: Keys = field(default_factory=Keys)
     rewinds: Occurrences = field(default_factory=Occurrences)
     standstills: Occurrences = field(default_factory=Occurrences)
@@ -97,7 +101,8 @@ class CommitFindings:
         follows = (commits.previous == COMMIT) & ~commits.tombstone
         change = commits.offset - commits.previous_offset
         if self.rewind_by is not None:
-            back = np.flatnonzero(follows & (change <= -self.rewind_by))
+            taken_back = self.taken_back.take(commits, len(self.keys))
+            back = np.flatnonzero(follows & (change <= -self.rewind_by) & ~taken_back)
             self._put_rewinds(commits.key[back], places_of(commits, back), before_of(commits, back))
         if self.no_progress is not None:
             early, was_early = (
@@ -289,12 +294,11 @@ def in_seconds(first_ms: int | None, last_ms: int | None) -> str:
 def no_progress_row(runs: KeyOccurrences) -> Row:
     """Return the row for all runs of one offset of a key."""
     first, last = runs.first, runs.last
-    elapsed_ms = last["timestamp"] - first["began_ms"]
-    detail = f"{runs.commits} commits of offset {last['offset']} in {elapsed_ms} ms"
+    detail = f"{runs.commits} commits of offset {last['offset']}"
     if runs.times > 1:
         in_a_row = f"{runs.fewest} to {runs.most}" if runs.fewest < runs.most else f"{runs.most}"
         detail = f"{runs.times} times {in_a_row} commits of one offset in a row"
-        detail += in_seconds(first["began_ms"], last["timestamp"])
+    detail += in_seconds(first["began_ms"], last["timestamp"])
     return {
         **row_of(NO_PROGRESS, first, last),
         **{"count": runs.commits, "detail": detail, "fewest": runs.fewest, "most": runs.most},

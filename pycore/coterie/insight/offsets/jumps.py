@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.insight.groups import protocol_switches
 from coterie.insight.offsets.commit_findings import (
     PLACE,
     START,
     places_of,
     select,
 )
+from coterie.insight.offsets.outside_spans import FEW, OutsideSpans
 from coterie.insight.records.key_index import Key, Keys, Table, pair_ranks
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import (
@@ -37,7 +37,6 @@ from coterie.insight.records.record_columns import (
     is_before,
 )
 
-FEW = 2  # commits of a partition from outside, between two records of the group
 LARGEST = 2  # steps stored for each key: a jump, and one step to compare it with
 TIMES_LARGER = 10  # than any ordinary step of the group in the topic
 LEAST_STEPS = 20  # of the group in the topic; with fewer there is nothing to compare with
@@ -59,71 +58,6 @@ class Jump(NamedTuple):
     at: dict[str, int]
     file: str
     ordinary: int | None
-
-
-class OutsideSpans:
-    """The times in which a group that had members has none, as spans of the log.
-
-    The number of a span is the log offset of the record that begins it, so it stays the same while
-    the log grows.
-    """
-
-    def __init__(self, view: PartitionView) -> None:
-        newer = view.newer_by_group
-        self.numbers: dict[str, int] = {}  # of groups that have such a time
-        self.number_of = np.empty(0, np.int64)  # by the scan's group numbers
-        offsets: list[int] = []
-        outside: list[bool] = []
-        groups: list[int] = []
-        for group in dict.fromkeys([*view.histories, *newer]):
-            history = view.histories.get(group)
-            events = (
-                protocol_switches.joined_rows(history, *protocol_switches.epochs_in(view, group))
-                if group in newer or history is None
-                else history.generations
-            )
-            had_members, without = False, []
-            for event in events:
-                # Only members begin a generation, also those that left before the log begins.
-                had_members = had_members or bool(event["member_count"] or event["generation"])
-                known = view.is_complete_at(event["timestamp"])
-                without.append(had_members and known and not event["member_count"])
-            if any(without):
-                groups += [len(self.numbers)] * len(events)
-                self.numbers[group] = len(self.numbers)
-                offsets += [int(event["log_offset"]) for event in events]
-                outside += without
-        self.offsets, rank = np.unique(np.array(offsets, np.int64), return_inverse=True)
-        self.codes = np.array(groups, np.int64) * (len(self.offsets) + 1) + rank
-        self.outside = np.array(outside, np.bool_)
-
-    def of(self, records: RecordColumns, rows: Array) -> Array:
-        """Return the number of the span that each row is in; -1: the group may have members."""
-        new = records.groups[len(self.number_of) :]
-        if new:
-            numbers = np.array([self.numbers.get(name, -1) for name in new], np.int64)
-            self.number_of = np.append(self.number_of, numbers)
-        spans = np.full(len(rows), -1, np.int64)
-        group = self.number_of[records.group[rows]]
-        chosen = np.flatnonzero(group >= 0)
-        if len(chosen):
-            rank = np.searchsorted(self.offsets, records.log_offset[rows[chosen]])
-            base = group[chosen] * (len(self.offsets) + 1)
-            at = np.searchsorted(self.codes, base + rank) - 1
-            is_outside = (at >= 0) & (self.codes[at] >= base) & self.outside[at]
-            begins = self.offsets[self.codes[at] % (len(self.offsets) + 1)]
-            spans[chosen] = np.where(is_outside, begins, -1)
-        return spans
-
-    def at(self, group: str, log_offset: int) -> int:
-        """Return the number of the span of a place; -1: the group may have members there."""
-        if group not in self.numbers:
-            return -1
-        base = self.numbers[group] * (len(self.offsets) + 1)
-        at = np.searchsorted(self.codes, base + np.searchsorted(self.offsets, log_offset)) - 1
-        if at < 0 or self.codes[at] < base or not self.outside[at]:
-            return -1
-        return int(self.offsets[self.codes[at] - base])
 
 
 class Jumps:
@@ -248,18 +182,6 @@ class Jumps:
             is_known = (key, jump.at["log_offset"]) in known
             if not is_known and self._is_too_fast(view, jump):
                 yield jump
-
-    def origins(self) -> dict[tuple[Key, int], int]:
-        """Return where each step from outside began, by key and log offset.
-
-        Steps one behind the other began where the first one did.
-        """
-        rows = self._few_from_outside()
-        found: dict[tuple[Key, int], int] = {}
-        for key, at, _, _ in self._named(rows, np.full(len(rows["key"]), -1)):
-            before = found.get((key, at["previous_log_offset"]), at["previous_offset"])
-            found[key, at["log_offset"]] = before
-        return found
 
     def _few_from_outside(self) -> dict[str, Array]:
         """Return the steps from outside, except of keys that were committed often."""

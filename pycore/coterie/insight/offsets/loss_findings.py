@@ -24,7 +24,7 @@ from coterie.insight.offsets.stalls import Stall, Stalls
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import Array, RecordColumns
-from coterie.insight.tables import shortened
+from coterie.insight.tables import duration, shortened
 
 SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
 KINDS = (SKIP, STALL, OPEN_TRANSACTION)
@@ -32,7 +32,6 @@ READ_AGAIN = "; or read again, if auto.offset.reset was earliest"
 AS_OTHERS = ", as other partitions of the topic were"
 READ_AGAIN_SEVERITY = "progress"  # of a skip whose records were probably read
 END = 1 << 63  # behind every record
-PREVIOUS = "previous_log_offset"
 Row = dict[str, Any]
 
 
@@ -67,9 +66,9 @@ class Losses:
         self.parts: dict[str, Any] = {}
         if thresholds.skip_by is not None or thresholds.rewind_by is not None:
             self.parts["removals"] = KeyRemovals()
-            self.parts[SKIP] = Jumps(view, thresholds.skip_by or 1, thresholds.skip_rate)
         if thresholds.skip_by is not None:
             self.parts["peaks"] = Peaks()
+            self.parts[SKIP] = Jumps(view, thresholds.skip_by, thresholds.skip_rate)
         if thresholds.stall_ms is not None:
             self.parts[STALL] = Stalls(thresholds.stall_ms, view.trusted_from_ms)
         if thresholds.open_ms is not None:
@@ -101,29 +100,6 @@ class Losses:
             for jump, span in zip(jumps, spans, strict=True):
                 if span.records >= limits.skip_by:
                     yield jump_row(jump, span)
-
-    def without_repairs(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield findings but rewinds that only take back what was set forward from outside.
-
-        Both are in one time without members, so the group reads nothing of that again.
-        """
-        spans, origins = self.parts[SKIP].spans, self.parts[SKIP].origins()
-
-        def is_repair(row: Row) -> bool:
-            group, place = row["group_id"], row.get(PREVIOUS)
-            step = (group, row.get("topic"), row.get("partition")), place
-            if (
-                row["kind"] != REWIND
-                or row.get("count", 1) > 1
-                or row.get("removed_ms") is not None
-            ):
-                return False
-            if step not in origins or row["offset"] < origins[step]:
-                return False
-            span: int = spans.at(group, row["log_offset"])
-            return span >= 0 and span == spans.at(group, place)
-
-        return (row for row in rows if not is_repair(row))
 
     def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, list[Owner]]]:
         """Yield the stalls of partitions that a member owned meanwhile, with the owners."""
@@ -261,7 +237,7 @@ def jump_row(jump: Jump, span: Span) -> Row:
     if jump.ordinary is None:
         why = "set by a tool or a consumer outside of the group: it had no members"
     else:
-        time = "in an unknown time" if at["ms"] == LONG_MS else f"in {at['ms']} ms"
+        time = "in an unknown time" if at["ms"] == LONG_MS else f"in {duration(at['ms'])}"
         why = f"{time}; the group's other steps are at most {jump.ordinary}: a seek"
     reason = why if jump.ordinary is None else "a seek"
     if span.start > old:

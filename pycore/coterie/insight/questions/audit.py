@@ -35,6 +35,7 @@ from coterie.insight.offsets.loss_findings import (
     Losses,
     Thresholds,
 )
+from coterie.insight.offsets.outside_spans import OutsideSpans, TakenBack
 from coterie.insight.parameters import check_bounds, parameter, same
 from coterie.insight.questions import audit_loops, explain
 from coterie.insight.questions.audit_groups import (
@@ -179,9 +180,6 @@ class Finder(NamedTuple):
         return f"{NAME}.{self.kinds[0]}"
 
 
-LOSSES = f"{NAME}.{SKIP}"  # the name of the finder of losses
-
-
 def commit_findings(view: PartitionView, parameters: Parameters) -> CommitFindings:
     """Return the aggregate that finds what is wrong in commits."""
     looks_for = parameters.looks_for
@@ -190,6 +188,7 @@ def commit_findings(view: PartitionView, parameters: Parameters) -> CommitFindin
         parameters.no_progress if looks_for(NO_PROGRESS) else None,
         parameters.metadata_bytes if looks_for(LARGE_METADATA) else None,
         view.trusted_from_ms,
+        TakenBack(OutsideSpans(view)),
     )
 
 
@@ -277,8 +276,6 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     atoms: list[Row] = []
     for finder in finders(parameters):
         atoms += finder.rows(view, parameters, filled.get(finder.name))
-    if parameters.looks_for(REWIND) and LOSSES in filled:
-        atoms = list(filled[LOSSES].without_repairs(atoms))
     # A loop that began before the log is whole would hide what happened since.
     since_ms = view.trusted_from_ms or 0
     older = [row for row in atoms if row["timestamp"] is not None and row["timestamp"] < since_ms]

@@ -17,6 +17,8 @@ from coterie._core.fold import fold as partial
 from coterie.base.ordering import key_order
 from coterie.base.times import MAX_MS
 from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.last_rewinds import LastRewinds
+from coterie.insight.offsets.outside_spans import OutsideSpans, TakenBack
 from coterie.insight.offsets.removal_reasons import expiry_of, is_of_4x
 from coterie.insight.offsets.topic_ids import TopicIds
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
@@ -28,7 +30,7 @@ from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_rows
 
 NAME = "undo"
-REMOVALS, TOPIC_IDS = "undo.removals", "undo.topic_ids"  # aggregates
+REMOVALS, TOPIC_IDS, REWINDS = "undo.removals", "undo.topic_ids", "undo.rewinds"  # aggregates
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -72,10 +74,11 @@ def states(view: PartitionView, parameters: Parameters) -> tuple[RecordFilter, .
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregates that find the removals of offsets, and topics that were made again."""
+    """Return the aggregates that find removals of offsets, topics that were made again, rewinds."""
     return {
         REMOVALS: (view.record_filter, KeyRemovals()),
         TOPIC_IDS: (view.record_filter, TopicIds(parameters.at_ms)),
+        REWINDS: (view.record_filter, LastRewinds(TakenBack(OutsideSpans(view)), parameters.at_ms)),
     }
 
 
@@ -87,7 +90,6 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     the time, but it was compacted, so there may have been one.
     """
     _, then_view = states(view, parameters)
-    rewound = rewound_keys(view, parameters)
     places = last_places(view, parameters)
     is_whole = view.trusted_from_ms is None or view.trusted_from_ms <= parameters.at_ms
     then = dict(partial.offset_entries(view.read(then_view).fold))
@@ -100,6 +102,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     found = aggregates_of(view, aggregates, parameters)
     removed = removed_since(view, found[REMOVALS], parameters.at_ms, parameters.retention_ms)
     renewed = found[TOPIC_IDS].changed()
+    rewound = found[REWINDS].of_last_commits()
     for key in sorted({*then, *latest}, key=key_order()):
         group, topic, partition = key
         before, last = then.get(key), latest.get(key)
@@ -165,21 +168,6 @@ def expires_at_ms(
     restored = {"topic": topic, "commit_timestamp": MAX_MS, "expire_timestamp": None}
     rule, since_ms, _ = expiry_of(head, restored, pending=pending)
     return since_ms + parameters.retention_ms if rule == "empty_since" else None
-
-
-def rewound_keys(view: PartitionView, parameters: Parameters) -> dict[Key, tuple[int, int]]:
-    """Return the offset before, and the time (epoch ms), of each key whose last commit went back.
-
-    ``Last``: up to the requested time. A transaction's commit counts even if it was committed
-    later.
-    """
-    log = view.read(states(view, parameters)[0])
-    tracks = partial.tracks(log.fold)
-    has_both = (tracks["before"] > 0) & (tracks["before_gone"] == 0) & (tracks["last_gone"] == 0)
-    went_back = has_both & (tracks["last_offset"] < tracks["before_offset"])
-    rows = np.flatnonzero(went_back & (tracks["last_timestamp"] >= 0))
-    columns = (tracks[name][rows].tolist() for name in ("before_offset", "last_timestamp"))
-    return dict(zip(log.keys(rows), zip(*columns, strict=True), strict=True))
 
 
 def last_places(view: PartitionView, parameters: Parameters) -> dict[Key, int]:
