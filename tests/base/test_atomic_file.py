@@ -184,3 +184,13 @@ def test_a_disk_that_fails_leaves_the_old_file_and_is_named(tmp_path, monkeypatc
     with pytest.raises(OSError, match=r"Input/output error: .*record"), atomic_write(target) as new:
         new.write_bytes(b"12345")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize("names_the_temporary", [False, True])
+def test_a_full_disk_is_about_the_target(tmp_path, names_the_temporary):
+    """An error of ``write`` has no name, and that of a temporary file says nothing to a user."""
+    target = tmp_path / "out"
+    with pytest.raises(OSError, match="No space left") as raised, atomic_write(target) as aside:
+        raise OSError(errno.ENOSPC, "No space left", *[str(aside)] * names_the_temporary)
+    assert raised.value.filename == str(target)
+    assert not [*tmp_path.iterdir()]

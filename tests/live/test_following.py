@@ -372,6 +372,7 @@ def test_a_snapshot_that_cannot_be_written_is_named_and_tried_again(tmp_path):
     watcher = watcher_of(log, data, lines)
     (data / "watch-0.snapshot").mkdir()
     watcher.step()
+    watcher.save()  # a reason is said once
     assert len(lines) == 2
     assert "watch-0.snapshot: cannot be read" in lines[0]
     assert "watch-0.snapshot: cannot be written" in lines[1]

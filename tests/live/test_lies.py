@@ -63,6 +63,12 @@ def sent(change, answer):
     row["records"] = change(row["records"])
 
 
+def with_the_batch_before(data):
+    """Overlap the copy by one offset, as a broker may send a batch that reaches over its end."""
+    base = int.from_bytes(data[:8], "big")
+    return LOG[max(base - 1, 0) * SIZE : base * SIZE] + data
+
+
 def flip(number, at, bit, data):
     """Flip a bit of a batch of a response; -1: of the last one, behind which one begins."""
     at += number % (len(data) // SIZE) * SIZE
@@ -124,6 +130,7 @@ FETCHED = {
     "batches backwards": partial(sent, lambda data: data[SIZE : 2 * SIZE] + data[:SIZE]),
     "a batch twice": partial(sent, lambda data: data[:SIZE] * 2),
     "offsets below": partial(fields, records=LOG[:SIZE]),
+    "the batch before": partial(sent, with_the_batch_before),
     "offsets beyond": partial(fields, records=batches(END, END + 1)),
     "another partition": partial(fields, partitionIndex=5),
     "another topic": partial(about, topic="u"),

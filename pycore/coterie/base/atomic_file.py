@@ -183,9 +183,11 @@ def atomic_write(target: Path, last_check: Callable[[], object] = lambda: None) 
                 raise OutputError(f"{target}: is not a regular file; name one that is new")
             sibling.replace(target)
             sync(target.parent)
-    except BaseException:
+    except BaseException as error:
         with signals_ignored():
             sibling.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(sibling), sibling):
+            error.filename = str(target)  # which the user knows
         raise
 
 

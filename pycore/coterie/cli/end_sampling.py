@@ -15,6 +15,7 @@ from coterie.base.atomic_file import atomic_write
 from coterie.base.user_files import open_regular, regular_file
 from coterie.cli.failures import Failed
 from coterie.insight.offsets.end_offsets import OLD_SAMPLES_HEADING, SAMPLES_FILE, SAMPLES_HEADING
+from coterie.live.segments import may_pass
 from coterie.log.folders import Segment, find_segments, read_segment
 from coterie.log.mapped import intact
 from coterie.state.partial import scan
@@ -128,9 +129,19 @@ class EndSampler:
                 shutil.copyfileobj(file, new)
 
     async def repeat(self, cluster: Cluster, every_s: int) -> None:
-        """Sample, again and again."""
+        """Sample, again and again; what cannot be written for a while is said once."""
+        said = ""
         while True:
-            await self.sample(cluster)
+            try:
+                await self.sample(cluster)
+                said = ""
+            except OSError as error:
+                if not may_pass(error):
+                    raise
+                line = f"{self.path}: cannot be written: {error.strerror}; trying again"
+                if line != said:
+                    self._notice(line)
+                said = line
             await asyncio.sleep(every_s)
 
     def _skipped(self, topic: str, error: ClusterError) -> None:

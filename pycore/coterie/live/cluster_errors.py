@@ -39,6 +39,10 @@ class Damaged(Unavailable):
     """A partition of which a broker goes on to send damaged batches."""
 
 
+class NotWritten(Unavailable):
+    """A file of the copy that cannot be written now: no space, or no descriptor."""
+
+
 class Unreached(Unavailable):
     """A broker that cannot be connected; ``took_s``: how long that was tried."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import itertools
 import re
 from collections import deque
@@ -27,11 +26,12 @@ from coterie.live.cluster_errors import (
     Damaged,
     MadeAgain,
     NoTopic,
+    NotWritten,
     Unavailable,
     without_calls,
 )
 from coterie.live.lanes import CopiedPartition, Lane, fetch_request, fetched_rows
-from coterie.live.segments import SEGMENT_BYTES, CopyLock, PartitionCopy
+from coterie.live.segments import SEGMENT_BYTES, CopyLock, PartitionCopy, may_pass
 from coterie.live.stopping import run_until
 from coterie.live.thinning import drop_replaced, old_segments, thin
 from coterie.log.copy_state import (
@@ -48,7 +48,6 @@ THIN_BYTES = 1 << 20  # of a response: it comes in time over a slow link
 SAVE_AFTER_MS = 5_000
 SAVE_MS = 500  # of saving at a time; the states of 100,000 partitions take minutes
 THIN_EVERY_S = 60.0
-FULL_TABLE = {errno.EMFILE, errno.ENFILE}
 CONFIRM_S = 0.1  # between two looks at a topic that seems to be made again, or to have grown
 NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
 
@@ -230,8 +229,7 @@ class _Copying:
             error = self._start(view)
             while self._waiting or self._lanes:
                 if growing.done():
-                    self._open(growing.result(), open_files)
-                    error = self._start(growing.result()) or error
+                    error = self._grow(growing.result(), open_files) or error
                     growing = asyncio.ensure_future(self._grown())
                 elif self._waiting:
                     assert error is not None
@@ -262,6 +260,16 @@ class _Copying:
                 views.append(view)
             if len(views) > 1:
                 return min(views, key=lambda view: len(view.leaders))
+
+    def _grow(self, view: TopicView, open_files: contextlib.ExitStack) -> Unavailable | None:
+        """Begin with new partitions; return why some wait. Those without room come later."""
+        try:
+            self._open(view, open_files)
+        except (OSError, LogError) as error:
+            if not may_pass(error):
+                raise
+            self._observer.notice(f"{_not_written(error)}; trying again until there is room")
+        return self._start(view)
 
     async def _thin(self, view: TopicView) -> None:
         """Replace old segments, now and then; see ``thinning``."""
@@ -344,7 +352,6 @@ class _Copying:
         if known and numbers:
             what = f"topic {view.name} has {len(view.leaders):,} partitions now"
             self._observer.notice(f"{what}; the copy gets {len(numbers):,} of the new ones")
-        self._count = len(view.leaders)
         self._lock.take()
         for number in numbers:
             name = f"{view.name}-{number}"
@@ -369,6 +376,7 @@ class _Copying:
             self._partitions.append(partition)
             self._waiting.append(partition)
             self._to_save.append(partition)
+        self._count = len(view.leaders)
 
     def _new_state(self, view: TopicView, number: int, folder: Path) -> Callable[[int], CopyState]:
         def make(log_start: int) -> CopyState:
@@ -425,6 +433,10 @@ class _Copying:
             lane.error = error
         except ClusterError as error:
             failure = without_calls(error)
+        except OSError as error:
+            if not (self._plan.follow and may_pass(error)):
+                raise
+            lane.error = _not_written(error)
         finally:
             self._connected.remove((leader, number))
         if failure is not None:
@@ -448,7 +460,8 @@ class _Copying:
     async def _pause(self, error: Unavailable) -> None:
         if not isinstance(error, Damaged):  # which its lane has said
             if self._plan.follow and not self._is_waiting:
-                self._observer.notice(f"{error}; trying again until it is there")
+                what = "there is room" if isinstance(error, NotWritten) else "it is there"
+                self._observer.notice(f"{error}; trying again until {what}")
             self._is_waiting = True
         await self._backoff.wait(error)
 
@@ -484,9 +497,9 @@ class _Copying:
             try:
                 self._save(self._to_save[0])
             except OSError as error:
-                if error.errno not in FULL_TABLE:
+                if not may_pass(error):
                     raise
-                break  # clients of the process have all descriptors: the next time
+                break  # the next time, or at the end
             self._to_save.rotate(-1)
             if self._now_ms() - began_ms >= SAVE_MS:
                 break
@@ -514,6 +527,12 @@ class _Copying:
             for p in self._partitions
             if p.state is not None and p.files.next_offset is not None
         ]
+
+
+def _not_written(error: OSError | LogError) -> NotWritten:
+    if isinstance(error, LogError):
+        return NotWritten(str(error))
+    return NotWritten(f"{error.filename}: cannot be written: {error.strerror}")
 
 
 def _complete_ms(partition: CopiedPartition) -> int:

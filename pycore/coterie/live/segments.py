@@ -9,6 +9,7 @@ Source of the names: LogFileUtils. Rules: docs/rules/log-format.md#segments.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -28,6 +29,20 @@ SEGMENT_BYTES = 100 << 20  # offsets.topic.segment.bytes
 HEADERS_BYTES = 64 << 10
 OPEN_MAX = 64  # segments of all partitions: `ulimit -n` may be 256
 SPAN_MAX = 2**31 - 1  # offsets of a segment: its index has them as int32
+
+
+# No descriptor, or no space: other files may give some back.
+PASSES = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}
+
+
+class LostBytes(OSError):
+    """The disk has not taken what was appended."""
+
+
+def may_pass(error: OSError | LogError) -> bool:
+    """Whether what was not written, or a file that could not be opened, can be later."""
+    why = error.__cause__ if isinstance(error, LogError) else error
+    return isinstance(why, OSError) and why.errno in PASSES and not isinstance(why, LostBytes)
 
 
 class Batches(NamedTuple):
@@ -126,7 +141,7 @@ class PartitionCopy:
         self._base = self._size = 0
         self._opened = {} if opened is None else opened
         self._is_on_disk = True
-        self._sync_error: OSError | None = None
+        self._sync_error: LostBytes | None = None
 
     def __enter__(self) -> PartitionCopy:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -152,15 +167,16 @@ class PartitionCopy:
 
         Raises
         ------
-        OSError
+        LostBytes
             The disk failed, now or before: Linux reports it only once, but the bytes stay lost.
         """
-        try:
-            if not self._is_on_disk and self._sync_error is None:
-                os.fsync(self._file())
+        if not self._is_on_disk and self._sync_error is None:
+            number = self._file()
+            try:
+                os.fsync(number)
                 self._is_on_disk = True
-        except OSError as error:
-            self._sync_error = type(error)(error.errno, error.strerror, str(self._path))
+            except OSError as error:
+                self._sync_error = LostBytes(error.errno, error.strerror, str(self._path))
         if self._sync_error is not None:
             raise self._sync_error
 
@@ -213,8 +229,9 @@ class PartitionCopy:
         self.sync()
         self._close_file()
         self._base, self._path = offset, self.folder / f"{offset:020}.log"
-        self._file()
-        self._size, self.next_offset, self._is_on_disk = 0, offset, False
+        self._size, self.next_offset, self._is_on_disk = 0, offset, True
+        self._file()  # if that fails, the next append makes it
+        self._is_on_disk = False
 
     def append(self, data: memoryview | bytes, next_offset: int) -> None:
         """Append whole batches, and leave none of them if they cannot be written.

@@ -108,6 +108,7 @@ class Watcher:
         self.stopping = False  # a step ends after the partition at hand
         self.failures: dict[str, str] = {}
         self.unsaved: set[int | None] = set()
+        self.why_unsaved: dict[int | None, str] = {}  # each reason is said once
         self.ends = EndOffsets()
         self.source_failures: dict[str, str] = {}
         self.behind_offsets: int | None = None
@@ -212,10 +213,13 @@ class Watcher:
             mark = self.partitions[number].new_mark()
             if mark is not None:
                 snapshot.write(file, mark)
+            self.why_unsaved.pop(number, None)
         except (CoterieError, OSError) as error:
             self.unsaved.add(number)
             reason = getattr(error, "strerror", None) or str(error)
-            self.say(f"{file}: cannot be written: {reason}; it is tried again")
+            if reason not in self.why_unsaved.values():
+                self.say(f"{file}: cannot be written: {reason}; it is tried again")
+            self.why_unsaved[number] = reason
 
     def close(self) -> None:
         self.save()
