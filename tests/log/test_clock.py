@@ -371,6 +371,28 @@ def test_undo_goes_back_by_log_order_and_prints_the_offset_by_record_times(tmp_p
     assert "ends before offset 2; by record times, 2 batches from there on would" in result.stderr
 
 
+@pytest.mark.parametrize(("group", "shown"), [("g", True), ("h", False)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "--until", "{at}"),
+        ("undo", "--at", "{at}"),
+        ("groups", "--describe", "--at", "{at}"),
+        ("report", "--until", "{at}", "--format", "markdown"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_clock_that_went_back_concerns_the_groups_of_its_partition(words, group, shown, tmp_path):
+    folder, begin_ms = set_back(tmp_path)
+    place = folder / "__consumer_offsets-1"
+    place.mkdir()
+    record = begin_ms, *commit_of("h", 0, 10)
+    (place / f"{0:020}.log").write_bytes(batch(0, [record]))
+    name, *options = (word.format(at=begin_ms + 1_500) for word in words)
+    result = coterie_ok(name, folder, "--group", group, *options)
+    assert ("partition 0" in result.stderr) == shown
+
+
 @pytest.mark.parametrize(("at_s", "is_by_record_times"), [(-3_700, 0), (-3_597, 1), (0, 1)])
 def test_undo_without_an_offset_then_says_that_a_clock_went_back(
     at_s, is_by_record_times, tmp_path

@@ -34,7 +34,7 @@ from coterie.state.assignments import assignments
 from coterie.state.local_replay import scan_state
 from coterie.state.partial import PartialState, ScanOptions
 from coterie.state.redpanda import REDPANDA, is_of_redpanda
-from coterie.state.several_partitions import lines_of
+from coterie.state.several_partitions import groups_in, lines_of
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 ANY = "any"  # every kind, and groups that none of Kafka's tools shows
@@ -119,8 +119,8 @@ def command(**arguments: Any) -> None:
     """
     options = Options(**arguments)
     view = _check(options)
-    state = fold_logs(options.logs, options.at_ms)
     named = chosen_groups(options.groups, options.logs.listing) or frozenset()
+    state = fold_logs(options.logs, options.at_ms, named)
     orders = state.in_several_partitions()
     shown = {name: order for name, order in orders.items() if not named or name in named}
     say_each(lines_of(shown, state.partition_count))
@@ -207,23 +207,23 @@ def may_be_lost(group: str, listing: Listing, since: Mapping[int | None, int]) -
     return bool(since) if count is None else partition_for(group, count) in since
 
 
-def fold_logs(logs: Logs, at_ms: int | None) -> PartialState:
+def fold_logs(logs: Logs, at_ms: int | None, named: frozenset[str]) -> PartialState:
     """Fold the logs in this process; print which files and corrupt places were skipped."""
     listing = logs.listing
     say_left_alone(listing)
     with TerminalProgress() as progress:
         state = scan_state(listing, ScanOptions(at_ms=at_ms), progress)
-        notes = end_in_log_order(state, listing)
+        notes = end_in_log_order(state, listing, named)
     say_each(notes)
     faults = sum(fold.fault_count for fold in state.partitions.values())
     say_faults(faults)
     return state
 
 
-def end_in_log_order(state: PartialState, listing: Listing) -> list[str]:
+def end_in_log_order(state: PartialState, listing: Listing, named: frozenset[str]) -> list[str]:
     """Fold each partition again whose times go back behind the time of the state's options.
 
-    Return the notes on these partitions.
+    Return the notes on those that have named groups; of none named: on each.
     """
     at_ms = state.options.at_ms
     if at_ms is None:
@@ -237,9 +237,12 @@ def end_in_log_order(state: PartialState, listing: Listing) -> list[str]:
         scanned = state.fold(number).segments
         cut = cut_at(segments, scanned, at_ms)
         if cut is not None:
+            groups = groups_in(state.partitions[number])
             state.partitions[number] = SurveyedLog(segments, state.options, cut=cut).fold
             state.partitions[number].segments[:] = scanned
-            notes.take(number, (), cut)
+            groups |= groups_in(state.partitions[number])
+            if not named or named & groups:
+                notes.take(number, (), cut)
     return list(notes.notes())
 
 

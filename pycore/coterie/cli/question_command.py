@@ -249,9 +249,10 @@ def partition_answers(
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
             is_redpandas |= part.is_redpandas
-            options.clocks.take(part.number, part.clock_steps, part.cut, part.begin)
-            if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
-                options.trusted_from_ms[part.number] = part.trusted_from_ms
+            if request.groups is None or part.present_groups:
+                options.clocks.take(part.number, part.clock_steps, part.cut, part.begin)
+                if part.trusted_from_ms is not None:
+                    options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)

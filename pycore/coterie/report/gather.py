@@ -174,7 +174,8 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
         whole.until_ms = -least(negated(whole.until_ms), -census.until_ms)
     if view.trusted_from_ms is not None:
         whole.compacted.append((view.number, view.trusted_from_ms))
-    whole.clocks.take(view.number, view.clock_steps, view.end_cut, view.since_begin)
+    if view.groups is None or view.group_ids:
+        whole.clocks.take(view.number, view.clock_steps, view.end_cut, view.since_begin)
     whole.group_ids.update(view.group_ids)
     whole.commits.merge(census.commits)
     for group in view.group_ids:
