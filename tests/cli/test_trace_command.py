@@ -407,11 +407,11 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
         given.append((list(lines), config, title, started, removed))
         outages = [("05:00", "05:07"), ("06:00", "06:01")]
         left_out = {"later": 2, "early": 10}
-        trace, expected = [{"ü": 1}, {"b": 2}, {"c": 3}], [{"answer": 1}]
+        trace, expected = [{"ü": 1}, {"b": 2}, {"c": 3}], [{"answer": 1}] * 8
         shown = [Shown("group.max.size", 7, "g refused a member, with 7 in it")]
         return SimpleNamespace(
             trace=trace, expected=expected, start="04:00", outages=outages, left_out=left_out,
-            shown=shown, wrong=1,
+            shown=shown, wrong=1, compared=7, tried=1000,
         )  # fmt: skip
 
     monkeypatch.setattr("coterie.coordinator.requestlog.import_request_log", imported)
@@ -422,7 +422,9 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
     assert given == [(["one line\n"], {"group.max.size": 3}, "busy", [], [])]
     assert ran.stderr.splitlines() == [
         "2 events from 04:00 on",  # the first line is the trace's header
-        "1 of 1 answers differ under these settings",
+        "1 of 7 answers differ under these settings",
+        "settings were tried on the first 1,000 of 2 events",
+        "the log is too long to be run: close requests and late timers stand as it has them",
         "the broker's answers show another setting: "
         "--set group.max.size=7: g refused a member, with 7 in it",
         "the broker was down between 05:00 and 05:07: failover",
@@ -431,7 +433,7 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
         "left out: 2 x later",
     ]
     assert (out / "busy.trace.jsonl").read_text() == '{"ü":1}\n{"b":2}\n{"c":3}\n'
-    assert (out / "busy.expected.jsonl").read_text() == '{"answer":1}\n'
+    assert (out / "busy.expected.jsonl").read_text() == '{"answer":1}\n' * 8
     coterie_ok("trace", "import", log, "--out", out, "--name", "other")
     assert (given[1][2], (out / "other.trace.jsonl").exists()) == ("other", True)
 

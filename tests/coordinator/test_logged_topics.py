@@ -52,6 +52,12 @@ def delete(at_ms, *names, code=0):
     return exchange(at_ms, "DELETE_TOPICS", {}, {"responses": rows})
 
 
+def answered_commit(at_ms, name, code):
+    rows = [{"partitionIndex": 0, "errorCode": code}]
+    request, answer = ({"topics": [{"name": name, "partitions": rows}]} for _ in range(2))
+    return exchange(at_ms, "OFFSET_COMMIT", request, answer, 8)
+
+
 def is_there(name, topic_id, count, **more):
     return {"topic": name, "topic_id": topic_id, "partitions": count} | more
 
@@ -102,12 +108,30 @@ IS_TWO = is_there("a", A, 2)
         ([metadata(50, TWO), delete(80, "a"), create(90, "a", B, 1), grow(95, "a", 2)],
          [IS_TWO], [gone(80, "a"), change(90, is_there("a", B, 1)),
                     change(95, is_there("a", B, 2))]),
+        ([metadata(50, TWO), metadata(70, shown("a", B, [[1]])), metadata(71, TWO)],
+         [IS_TWO], [gone(70, "a"), change(70, is_there("a", B, 1))]),  # then an old image
+        ([create(50, "a", None, 2), metadata(60, TWO)],  # an old answer has no id
+         [], [change(50, is_there("a", encode_topic_id(derived_topic_id("a")), 2))]),
     ],
 )  # fmt: skip
 def test_a_topic_begins_grows_and_ends_as_the_log_shows(log, start, changes):
     logged = LoggedTopics(log)
     assert logged.header == ({"topics": start} if start else {})
     assert logged.changes == changes
+
+
+@pytest.mark.parametrize(
+    ("log", "absent_ms"),
+    [
+        ([metadata(50, shown("a", A, [], UNKNOWN))], {"a": 50}),
+        ([create(50, "a", A, 2), create(60, "b", B, 2, 36)], {"a": 50}),
+        ([metadata(50, TWO), delete(80, "a", "b")], {"a": 80, "b": 80}),
+        ([metadata(50, TWO), metadata(70, shown("a", B, [[1]]))], {"a": 70}),
+        ([answered_commit(50, "a", 0), answered_commit(60, "b", UNKNOWN)], {"b": 60}),
+    ],
+)
+def test_a_log_shows_when_a_topic_is_absent(log, absent_ms):
+    assert LoggedTopics(log).absent_ms == absent_ms
 
 
 def test_replicas_and_brokers_are_there_if_a_broker_has_a_rack():

@@ -1,13 +1,17 @@
 """What a broker's answers show of its settings, and where that is not what the import was given."""
 
 import gzip
+from base64 import b64encode
+from itertools import islice
 
 import pytest
 
 from coterie import run_trace
+from coterie.base.consumer_protocol import subscription
+from coterie.coordinator import answered_order, requestlog
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.requestlog import import_request_log
-from coterie.coordinator.shown_settings import roundest, shown_settings
+from coterie.coordinator.shown_settings import TRIED, roundest, shown_settings
 from coterie.coordinator.trace_removals import Removal
 from support.golden_data import GOLDEN
 from support.request_lines import member_beats, member_joins
@@ -21,9 +25,9 @@ BROKER_4_1 = {  # of the README there
 }
 
 
-def imported(name, config=None):
+def imported(name, config=None, first_lines=None):
     with gzip.open(LOGS / name, "rt") as lines:
-        return import_request_log(lines, config)
+        return import_request_log(islice(lines, first_lines), config)
 
 
 def errors(lines):
@@ -55,14 +59,28 @@ def test_the_answers_show_the_brokers_settings_and_these_fit(log, settings):
     assert errors(run_trace(fitting.trace)) == errors(fitting.expected)
 
 
+@pytest.mark.parametrize(("most", "whole"), [(400, False), (2000, True)])
+def test_settings_are_tried_on_the_first_events_of_a_long_log(monkeypatch, most, whole):
+    monkeypatch.setattr(requestlog, "EVENTS_MAX", 300 * (1 + sum(map(len, TRIED.values()))))
+    monkeypatch.setattr(answered_order, "EVENTS_MAX", most)
+    made = imported("consumer-groups-4.1.log.gz", BROKER_4_1 | {"coterie.behaviour": "4.4"}, 800)
+    assert (made.tried, made.shown[0].name) == (300, "coterie.behaviour")
+    assert (made.compared == len(made.expected)) == whole
+    assert whole or 295 < made.compared <= 300
+    right = imported("consumer-groups-4.1.log.gz", BROKER_4_1, 800)
+    assert right.wrong < 5 < made.wrong  # up to there the answers are those of the whole log
+
+
 def answered(op, answer, handled_ms=0.0, answered_ms=0.0, **event):
-    """A step of an import; of its exchange only the times are read."""
-    exchange = type("Times", (), {"handled_ms": handled_ms, "answered_ms": answered_ms})
+    """A step of an import; of its exchange, the times and the user are read."""
+    times = {"handled_ms": handled_ms, "answered_ms": answered_ms}
+    exchange = type("Times", (), times | {"principal": event.pop("user", None)})
     return exchange, {"op": op, "group_id": "g", **event}, {"error": "NONE", **answer}
 
 
 def join(session_ms=10_000, error="NONE", generation=2, members=(), **more):
-    answer = {"error": error, "generation_id": generation, "members": members, "member_id": "m"}
+    shown = [{"member_id": member, "metadata": READS_T} for member in members]
+    answer = {"error": error, "generation_id": generation, "members": shown, "member_id": "m"}
     event = {"session_timeout_ms": session_ms, "member_id": ""} | more
     return answered("join_group", answer, **event)
 
@@ -85,19 +103,26 @@ def metadata(size, error="NONE"):
 
 
 MINUTE_MS, WEEK_MS = 60_000, 7 * 86_400_000
+READS_T = b64encode(subscription(["t"])).decode()
+ONE_MINUTE = {"offsets.retention.minutes": 1}
 
 
-def commit(at_ms, error="NONE"):
-    one = {"topic": "t", "partition": 0}
-    return answered("offset_commit", {"partitions": [one | {"error": error}]}, at_ms, offsets=[one])
+def commit(at_ms, error="NONE", op="offset_commit", topic="t", **event):
+    one = {"topic": topic, "partition": 0}
+    answer = {"partitions": [one | {"error": error}]}
+    return answered(op, answer, at_ms, **{"offsets": [one]} | event)
 
 
-def fetch(at_ms, offset, topics=True):
+def fetch(at_ms, offset, topics=True, topic="t", **event):
     """A fetch of t-0, or of all that the group has committed."""
-    one = {"topic": "t", "partition": 0, "offset": offset, "error": "NONE"}
+    one = {"topic": topic, "partition": 0, "offset": offset, "error": "NONE"}
     answer = {"partitions": [one] if topics or offset >= 0 else []}
-    event = {"topics": [{"topic": "t", "partitions": [0]}] if topics else None}
+    event["topics"] = [{"topic": topic, "partitions": [0]}] if topics else None
     return answered("offset_fetch", answer, at_ms, **event)
+
+
+def heard(at_ms, op="heartbeat"):
+    return answered(op, {}, at_ms, member_id="m", generation_id=1)
 
 
 def removed(op, **event):
@@ -139,6 +164,38 @@ SHOWN = {
         [commit(0), fetch(WEEK_MS + MINUTE_MS, -1)], {}),
     "an offset that was never committed": (
         [commit(0, "ILLEGAL_GENERATION"), fetch(75_000, -1)], {}),
+    "an offset with a retention of the request": (
+        [commit(0, retention_time_ms=MINUTE_MS), fetch(75_000, -1)], {}),
+    "an offset with a retention of the request, in a trace of version 1": (
+        [commit(0, offsets=[{"topic": "t", "partition": 0, "expire_timestamp": MINUTE_MS}]),
+         fetch(75_000, -1)], {}),
+    "an offset that a transaction replaces": (
+        [commit(0), commit(1, op="txn_offset_commit"), fetch(75_000, -1)], {}),
+    "an offset that the user may not see": (
+        [commit(0, user="app"), fetch(75_000, -1, topics=False, user="ops")], {}),
+    "an offset that the user has seen": (
+        [commit(0, user="app"), fetch(1, 5, topics=False, user="ops"),
+         fetch(75_000, -1, topics=False, user="ops")], ONE_MINUTE),
+    "an offset that another user sees later": (
+        [commit(0), fetch(75_000, -1), fetch(80_000, 5)], {}),
+    "an offset of a group whose member still reads the topic": (
+        [join(members="m"), commit(0), heard(40_000), heard(70_000), fetch(75_000, -1)], {}),
+    "an offset whose group has a member of other topics": (
+        [join(members="m"), commit(0, topic="u"), heard(70_000), fetch(75_000, -1, topic="u")],
+        ONE_MINUTE),
+    "an offset whose group became empty long after its commit": (
+        [join(members="m"), commit(0), *map(heard, range(0, 60 * MINUTE_MS, 30_000)),
+         fetch(61.2 * MINUTE_MS, -1)], ONE_MINUTE),
+    "an offset that a member that comes back does not find": (
+        [join(members="m"), commit(0), join(members="m", handled_ms=70_000), fetch(70_001, -1)],
+        ONE_MINUTE),
+    "an offset that is committed again when it is gone": (
+        [commit(0), fetch(75_000, -1), commit(80_000), fetch(81_000, 5)], ONE_MINUTE),
+    "an offset of a consumer group whose member still reads the topic": (
+        [beat(0, epoch=0), commit(0), beat(40_000), beat(70_000), fetch(75_000, -1)], {}),
+    "an offset that another one outlived": (
+        [commit(0), commit(0, topic="u"), fetch(75_000, -1), fetch(20 * MINUTE_MS, 5, topic="u")],
+        {}),
     "an offset that was deleted": ([commit(0), removed("offset_delete"), fetch(75_000, -1)], {}),
     "an offset whose group was deleted": (
         [commit(0), removed("delete_groups", group_ids=["g"]), fetch(75_000, -1)], {}),
@@ -203,6 +260,13 @@ def test_the_retention_is_bounded_by_the_clean_up_of_the_server_log():
     ):
         shown = shown_settings(steps, coordinator_config({}), removals=removals)
         assert {one.value for one in shown} == minutes
+
+
+@pytest.mark.parametrize(("absent_ms", "is_named"), [(-1, True), (80_000, False)])
+def test_a_topic_that_is_absent_after_the_commit_shows_no_retention(absent_ms, is_named):
+    steps = [commit(0), fetch(75_000, -1)]
+    shown = shown_settings(steps, coordinator_config({}), absent_ms={"t": absent_ms})
+    assert bool(shown) == is_named
 
 
 @pytest.mark.parametrize(

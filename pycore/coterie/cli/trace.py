@@ -232,9 +232,14 @@ def import_command(
     )
     for target, written in zip(targets, (imported.trace, imported.expected), strict=True):
         write_lines(target, written, overwrite=overwrite, inputs=inputs)
-    say(f"{len(imported.trace) - 1} events from {imported.start} on")
+    events = len(imported.trace) - 1
+    say(f"{events} events from {imported.start} on")
     if imported.wrong:
-        say(f"{imported.wrong} of {len(imported.expected)} answers differ under these settings")
+        say(f"{imported.wrong} of {imported.compared} answers differ under these settings")
+    if imported.tried:
+        say(f"settings were tried on the first {imported.tried:,} of {events:,} events")
+    if imported.compared < len(imported.expected):
+        say("the log is too long to be run: close requests and late timers stand as it has them")
     for shown in imported.shown:
         say(f"the broker's answers show another setting: {shown}")
     for last, first in imported.outages:

@@ -81,7 +81,11 @@ class ImportedTrace:
     shown : list of Shown
         Settings that the broker's answers contradict.
     wrong : int or None
-        How many answers of the trace's run differ from the broker's; None: it was not run.
+        How many answers of the trace's run differ from the broker's; None: it cannot be run.
+    compared : int
+        The answers that were compared; fewer than all if the log is long.
+    tried : int
+        The first events, on which settings were tried; 0: all, or no answer differs.
     """
 
     trace: list[dict[str, Any]] = field(default_factory=list)
@@ -91,6 +95,8 @@ class ImportedTrace:
     outages: list[tuple[str, str]] = field(default_factory=list)
     shown: list[Shown] = field(default_factory=list)
     wrong: int | None = None
+    compared: int = 0
+    tried: int = 0
 
 
 class MemberIds:
@@ -188,25 +194,39 @@ def import_request_log(
         return [header, *trace], expected
 
     of_steps = partial(lines_of, ended=_with_ended_sessions(steps, downs, lines_of))
-    out.shown = shown_settings(steps, coordinator_config(header["config"]), downs, removals)
+    complete = coordinator_config(header["config"])
+    shown = shown_settings(steps, complete, downs, removals, topics.absent_ms)
     ordered, out.wrong = _answered_order(steps, of_steps, start_ms, header["config"])
     out.trace, out.expected = of_steps(ordered)
-    out.shown = out.shown if out.wrong != 0 else []  # settings that fit, whatever else would
-    if out.wrong and len(steps) * sum(map(len, TRIED.values())) <= EVENTS_MAX:
-        out.shown += _tried(out)
+    out.compared = len(out.expected)
+    if out.wrong != 0:  # otherwise the settings fit, whatever else would
+        out.shown = shown
+        _try_settings(out)
     return out
 
 
-def _tried(out: ImportedTrace) -> Iterator[Shown]:
-    """Try settings on a trace, with those that its answers show."""
+def _try_settings(out: ImportedTrace) -> None:
+    """Try settings on a trace, with those that its answers show; on its first events if it is long.
+
+    The answers until then do not depend on what came later.
+    """
     header, *trace = out.trace
+    most = EVENTS_MAX // (1 + sum(map(len, TRIED.values())))
+    trace, end = trace[:most], trace[most:]
+    expected = out.expected
+    if end:
+        out.tried = most
+        ids = {event.get("id") for event in trace}
+        expected = [line for line in expected if line["id"] in ids and line["at"] < end[0]["at"]]
 
     def wrong_of(settings: dict[str, Any]) -> int | None:
-        run = run_of([header | {"config": settings}, *trace], out.expected)
+        run = run_of([header | {"config": settings}, *trace], expected)
         return None if run is None else len(run.wrong)
 
+    if out.wrong is None:
+        out.wrong, out.compared = wrong_of(header["config"]), len(expected)
     shown = {one.name: one.value for one in out.shown}
-    return tried_settings(header["config"] | shown, wrong_of)
+    out.shown += tried_settings(header["config"] | shown, wrong_of)
 
 
 def _answered_order(

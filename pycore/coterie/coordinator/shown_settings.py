@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from coterie.coordinator.close_requests import Step
 from coterie.coordinator.config import REPLAYING
 from coterie.coordinator.restarts import Outage
+from coterie.coordinator.shown_retention import LEAST_MS, bounds
 from coterie.coordinator.trace_removals import Removal
 
 INTERVAL = "group.consumer.heartbeat.interval.ms"
@@ -56,14 +58,16 @@ def shown_settings(
     config: Mapping[str, Any],
     downs: Iterable[Outage] = (),
     removals: Collection[Removal] = (),
+    absent_ms: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Shown]:
     """Return the settings of ``config``, complete, that the broker's answers contradict.
 
     ``downs`` are the broker's outages, in order: a silence over one says nothing of a session.
-    ``removals`` are the broker's own of offsets, as its server log shows them.
+    ``removals`` are the broker's own of offsets, as its server log shows them; ``absent_ms`` is
+    when the log last shows each topic to be absent.
     """
     steps = list(steps)
-    found = [*_retention(steps, config, removals)]
+    found = [*_retention(steps, config, removals, absent_ms)]
     steps = [step for step in steps if step[2] is not None]
     found += [
         *_interval(steps, config),
@@ -291,64 +295,21 @@ def _metadata(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
 
 
 def _retention(
-    steps: list[Step], config: Mapping[str, Any], removals: Collection[Removal]
+    steps: list[Step],
+    config: Mapping[str, Any],
+    removals: Collection[Removal],
+    absent_ms: Mapping[str, float],
 ) -> Iterator[Shown]:
-    """Bound the retention by offsets that are gone and that no request removed."""
-    committed: dict[tuple[str, str, int], float] = {}
-    least = (float("inf"), "")
-    removed = sorted(removals)
-    cleaned_ms = float("-inf") if removed else float("inf")
-
-    def remove(partitions: Iterable[tuple[str, int]], group: str | None = None) -> None:
-        gone = set(partitions)
-        for key in [key for key in committed if key[1:] in gone and group in (None, key[0])]:
-            del committed[key]
-
-    for exchange, event, answer in steps:
-        while removed and removed[0][0] <= exchange.handled_ms:
-            removal = removed.pop(0)
-            remove(removal.partitions)
-            cleaned_ms = cleaned_ms if removal.partitions else removal.at_ms
-        op, group = event["op"], event.get("group_id") or ""
-        if op == "delete_partitions":
-            remove((one["topic"], one["partition"]) for one in event["partitions"])
-        elif op == "delete_groups":
-            committed = {
-                key: at for key, at in committed.items() if key[0] not in event["group_ids"]
-            }
-        elif answer is None:
-            continue
-        elif op == "offset_delete":
-            remove(((one["topic"], one["partition"]) for one in answer["partitions"]), group)
-        elif op == "offset_commit":
-            for one in answer["partitions"]:
-                if one["error"] == "NONE":
-                    committed[group, one["topic"], one["partition"]] = exchange.handled_ms
-        elif op == "offset_fetch" and answer["error"] == "NONE":
-            there = {
-                (one["topic"], one["partition"])
-                for one in answer["partitions"]
-                if one["error"] != "NONE" or one["offset"] >= 0
-            }
-            for topic, partition in _fetched(event, group, committed) - there:
-                gone_ms = min(exchange.handled_ms, cleaned_ms)
-                age_ms = gone_ms - committed.pop((group, topic, partition))
-                least = min(least, (age_ms, f"{topic}-{partition} of {group}"))
-    minutes = roundest(0, least[0]) // 60_000 if 0 < least[0] < float("inf") else 0
-    if minutes > 0 and least[0] < config[RETENTION] * 60_000:
-        why = f"the offset of {least[1]} was gone {least[0] / 1000:.0f} s after its commit"
+    """Take the roundest retention that the offsets that are gone and those still there allow."""
+    found = bounds(steps, config, removals, absent_ms)
+    if found is None:
+        return
+    above_ms, most_ms, (group, (topic, partition)) = found
+    minutes = roundest(above_ms, most_ms) // LEAST_MS
+    if above_ms < minutes * LEAST_MS and most_ms < config[RETENTION] * LEAST_MS:
+        why = f"the offset of {topic}-{partition} of {group} was gone {most_ms / 1000:.0f} s"
         log = "" if removals else "; --server-log shows when offsets were removed"
-        yield Shown(RETENTION, minutes, why + log)
-
-
-def _fetched(
-    event: dict[str, Any], group: str, committed: Collection[tuple[str, str, int]]
-) -> set[tuple[str, int]]:
-    """Return the partitions of a fetch for which the group has committed offsets."""
-    own = {(topic, partition) for of, topic, partition in committed if of == group}
-    if event.get("topics") is None:
-        return own
-    return own & {(one["topic"], number) for one in event["topics"] for number in one["partitions"]}
+        yield Shown(RETENTION, minutes, f"{why} after its commit, or the group's last member{log}")
 
 
 def tried_settings(
@@ -360,9 +321,11 @@ def tried_settings(
     be run.
     """
     settings = dict(config)
+    if settings.get("coterie.behaviour") not in REPLAYING:
+        return
     fewest = wrong_of(settings)
     for name, values in TRIED.items():
-        if settings.get("coterie.behaviour") not in REPLAYING or not fewest:
+        if not fewest:
             return
         results = {value: wrong_of(settings | {name: value}) for value in values}
         wrong = min((wrong for wrong in results.values() if wrong is not None), default=fewest)

@@ -17,7 +17,9 @@ from coterie.values import Error
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it
 
 Change = tuple[float, dict[str, Any]]
-_TOPIC_APIS = frozenset({"METADATA", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS"})
+_TOPIC_APIS = frozenset(
+    {"METADATA", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS", "OFFSET_COMMIT"}
+)
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
 _BY_ID_SINCE = 10  # version of OffsetCommit and of OffsetFetch
 
@@ -33,12 +35,15 @@ class LoggedTopics:
         ``brokers`` and ``topics`` of the start, as the header of a trace has them.
     changes : list
         (time, event ``metadata``) of each change, in order.
+    absent_ms : dict
+        When each topic was last shown to be absent: unknown, deleted or created.
     """
 
     def __init__(self, by_time: Iterable[Exchange]) -> None:
         by_time = list(by_time)
         self.names: dict[str, str] = {}
         self.changes: list[Change] = []
+        self.absent_ms: dict[str, float] = {}
         self._brokers: dict[int, str | None] = {}
         self._start: dict[str, dict[str, Any]] = {}
         self._counts: dict[str, int] = {}  # of the topics that are there
@@ -79,12 +84,16 @@ class LoggedTopics:
             for topic in answer["topics"]:
                 if topic["errorCode"] == Error.UNKNOWN_TOPIC_OR_PARTITION:
                     self._absent.add(topic["name"])
+                    self.absent_ms[topic["name"]] = exchange.handled_ms
                 elif not topic["errorCode"]:
                     count = len(topic["partitions"])
                     self._shown(exchange.handled_ms, topic["name"], topic.get("topicId"), count)
         elif exchange.api == "CREATE_TOPICS" and not exchange.request.get("validateOnly"):
             for topic in answer["topics"]:
-                if not topic["errorCode"] and topic.get("numPartitions", 0) > 0:
+                if topic["errorCode"]:
+                    continue
+                self.absent_ms[topic["name"]] = exchange.handled_ms
+                if topic.get("numPartitions", 0) > 0:
                     self._absent.add(topic["name"])
                     count = topic["numPartitions"]
                     self._shown(exchange.handled_ms, topic["name"], topic.get("topicId"), count)
@@ -95,23 +104,34 @@ class LoggedTopics:
                     self._shown(exchange.handled_ms, topic["name"], None, topic["count"])
         elif exchange.api == "DELETE_TOPICS":
             gone = [each["name"] for each in answer["responses"] if not each["errorCode"]]
-            gone = [name for name in gone if self._counts.pop(name, None)]
-            self._absent.update(gone)
-            if gone:
-                self.changes.append(
-                    (exchange.handled_ms, {"op": "metadata", "delete_topics": gone})
-                )
+            self._deleted(exchange.handled_ms, gone)
+        elif exchange.api == "OFFSET_COMMIT":
+            for topic in answer["topics"]:
+                codes = {partition["errorCode"] for partition in topic["partitions"]}
+                if Error.UNKNOWN_TOPIC_OR_PARTITION in codes and topic.get("name"):
+                    self.absent_ms[topic["name"]] = exchange.handled_ms
+
+    def _deleted(self, at_ms: float, names: list[str]) -> None:
+        """Take over that topics were deleted, if they are known."""
+        self.absent_ms.update(dict.fromkeys(names, at_ms))
+        gone = [name for name in names if self._counts.pop(name, None)]
+        self._absent.update(gone)
+        if gone:
+            self.changes.append((at_ms, {"op": "metadata", "delete_topics": gone}))
 
     def _shown(self, at_ms: float, name: str, topic_id: str | None, count: int) -> None:
         """Take over that a topic is there with so many partitions."""
+        derived = encode_topic_id(derived_topic_id(name))
+        known_id = next((each for each in reversed(self.names) if self.names[each] == name), None)
+        if topic_id is not None and known_id not in (None, derived, topic_id):
+            if topic_id in self.names:
+                return  # an image from before the topic was created again
+            if self._counts.get(name):
+                self._deleted(at_ms, [name])  # by a request to another broker
         known = self._counts.get(name, 0)
         if name in _INTERNAL or count <= known:
             return
-        if topic_id is None:
-            topic_id = next(
-                (each for each in reversed(self.names) if self.names[each] == name), None
-            )
-        topic_id = topic_id or encode_topic_id(derived_topic_id(name))
+        topic_id = topic_id or known_id or derived
         self.names[topic_id] = name
         self._counts[name] = count
         topic = _topic(name, topic_id, count, self._replicas.get((topic_id, count)))
