@@ -83,7 +83,7 @@ class ImportedTrace:
     wrong : int or None
         How many answers of the trace's run differ from the broker's; None: it cannot be run.
     compared : int
-        The answers that were compared; fewer than all if the log is long.
+        The answers of which that many differ; fewer than all if the log is too long to be run.
     tried : int
         The first events, on which settings were tried; 0: all, or no answer differs.
     """
@@ -194,14 +194,11 @@ def import_request_log(
         return [header, *trace], expected
 
     of_steps = partial(lines_of, ended=_with_ended_sessions(steps, downs, lines_of))
-    complete = coordinator_config(header["config"])
-    shown = shown_settings(steps, complete, downs, removals, topics.absent_ms)
+    config = coordinator_config(header["config"])
+    out.shown = shown_settings(steps, config, downs, removals, topics.absent_ms)
     ordered, out.wrong = _answered_order(steps, of_steps, start_ms, header["config"])
     out.trace, out.expected = of_steps(ordered)
-    out.compared = len(out.expected)
-    if out.wrong != 0:  # otherwise the settings fit, whatever else would
-        out.shown = shown
-        _try_settings(out)
+    _try_settings(out)
     return out
 
 
@@ -210,6 +207,10 @@ def _try_settings(out: ImportedTrace) -> None:
 
     The answers until then do not depend on what came later.
     """
+    out.compared = len(out.expected)
+    if out.wrong == 0:  # the settings fit, whatever else would
+        out.shown = []
+        return
     header, *trace = out.trace
     most = EVENTS_MAX // (1 + sum(map(len, TRIED.values())))
     trace, end = trace[:most], trace[most:]
