@@ -137,6 +137,8 @@ COLUMNS = {
     "no list of names": (lambda: select_protocol(5), "protocols must be a list, not 5"),
     "expiry lengths": (lambda: expired([1, 2], [1], 5, 5), "expire_ms must be a column of 2"),
     "expiry of a fraction": (lambda: expired([1], None, 5.5, 5), "now_ms must be an integer"),
+    "a null": (lambda: expired([1, None], None, 5, 5), "commit_ms has no value in row 1: fill"),
+    "a text is no list of votes": (lambda: select_protocol(["ab"]), "names must be a list"),
     "expiry base": (lambda: expired([1], None, 5, 5, base_ms=1.5), "base_ms must be a"),
     "expiry keep": (lambda: expired([1], None, 5, 5, keep=[1]), "keep must be a column of 1 bools"),
     "offset of text": (lambda: OffsetMap().commit({("t", 0): "5"}, 0), "offset must be an integer"),

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import pickle
 import random
 import sys
 from types import MappingProxyType
@@ -409,4 +410,6 @@ def test_commits_in_flight_end_as_in_plain_maps(seed):
                 committed = not waits and rng.random() < 0.6
                 offsets.complete_pending_txn_offset_commit(producer, committed)
                 model.complete(producer, committed)
+        if rng.random() < 0.2:
+            offsets = pickle.loads(pickle.dumps(offsets))
         assert_equal_maps(offsets, model)

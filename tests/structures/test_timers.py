@@ -1,5 +1,6 @@
 """The timing wheel against a dictionary that is sorted at each advance."""
 
+import pickle
 import random
 
 import numpy as np
@@ -95,6 +96,10 @@ class WheelAgainstSortedList(RuleBasedStateMachine):
     def advance(self, step_ms):
         now_ms = self.model.now_ms + max(step_ms, 0)
         assert self.wheel.advance(now_ms).tolist() == self.model.advance(now_ms)
+
+    @rule()
+    def copied(self):
+        self.wheel = pickle.loads(pickle.dumps(self.wheel))
 
     @rule()
     def next_deadline(self):

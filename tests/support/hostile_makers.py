@@ -244,6 +244,7 @@ GOOD = {  # parameter, perhaps with its function and class -> a value, or what m
     "names": ["range"], "select_protocols.names": [0], "member_start": [0, 1],
     "group_start": [0, 1], "now_ms": 5000, "ms": 5, "limit_ms": 9000, "until_ms": 9000,
     "deadline_ms": 7000, "deadlines_ms": [7000], "key": 5, "keys": [5], "remove.keys": [("t", 0)],
+    "get.key": ("t", 0), "default": None,
     "handle": 5, "handles": [5], "offsets": {("t", 0): 5}, "position": 9, "scan.position": 0,
     "producer_id": 3, "producer_epoch": 0, "is_commit": True, "commit": True, "topic": "t",
     "partition": 0, "retention_ms": 5, "commit_ms": [5], "expire_ms": [-1],

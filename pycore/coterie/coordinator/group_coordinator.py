@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.offsets import Trace
@@ -97,6 +97,15 @@ class GroupCoordinator(ConsumerGroupRequests):
             self._may_adopt &= not (batches or self._core.group_count)
             self._drain()
         self._loaded = bool(batches or self._core.group_count)
+
+    def __repr__(self) -> str:
+        return f"<GroupCoordinator: {self._core.group_count} groups, now_ms={self.now_ms}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a GroupCoordinator has timers and open requests, and is not copied: "
+            "GroupCoordinator(log=coordinator.log) loads its groups"
+        )
 
     def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:
         self._config = coordinator_config(config)

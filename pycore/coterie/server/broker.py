@@ -144,6 +144,10 @@ class Broker:
 
     # Life
 
+    def __repr__(self) -> str:
+        running = self._thread is not None
+        return f"<Broker: {', '.join(self.addresses) if running else 'not running'}>"
+
     def __enter__(self) -> Broker:
         """Start, and return when it takes requests; Ctrl-C in between stops it completely."""
         thread = self._new_thread()

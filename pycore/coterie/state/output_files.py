@@ -35,6 +35,9 @@ class Tables:
         self.writers: dict[str, Any] = {}
         self.begun: dict[int | None, set[bytes]] = {}
 
+    def __repr__(self) -> str:
+        return f"<Tables: {', '.join(self.writers)} in {self.request.out}>"
+
     def __enter__(self) -> Self:
         try:
             import pyarrow.parquet  # noqa: F401

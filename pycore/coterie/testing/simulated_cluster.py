@@ -115,6 +115,10 @@ class Cluster:
         self.transactions = Transactions(self)
         self._publish()
 
+    def __repr__(self) -> str:
+        topics = ", ".join(f"{name} ({len(topic.logs)})" for name, topic in self._topics.items())
+        return f"<Cluster: topics {topics}, now_ms={self.now_ms}>"
+
     @property
     def now_ms(self) -> int:
         """The time of the clock, in ms."""

@@ -11,6 +11,7 @@ cpdef str text_of(object value, str name)
 cdef str text_or_none(object value, str name)
 cdef tuple texts_of(object values, str name)
 cdef list items_of(object values, str name)
+cdef int need_pickled(str what, bint known, bytes state, check) except -1
 cdef tuple pairs_of(object values, str name)
 cdef bytes bytes_of(object value, str name)
 cdef object buffer_of(object data, str name)

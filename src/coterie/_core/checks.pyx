@@ -11,7 +11,9 @@ from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.unicode cimport PyUnicode_FromObject
 from libc.stdint cimport int32_t, int64_t
 
-from coterie.errors import ArgumentError, CoterieError, shown
+from zlib import crc32
+
+from coterie.errors import ArgumentError, CorruptData, CoterieError, shown
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
@@ -93,9 +95,21 @@ cdef tuple texts_of(object values, str name):
     return tuple([text_of(value, name) for value in items_of(values, name)])
 
 
+cdef int need_pickled(str what, bint known, bytes state, check) except -1:
+    """Refuse a pickle of another form, or with bytes that were changed."""
+    if not known:
+        raise CoterieError(f"this {what} was pickled by another version of coterie: "
+                           "have the same version in every process")
+    if crc32(state) != check:
+        raise CorruptData(f"these bytes are no whole {what}: they were cut or changed")
+    return 0
+
+
 cdef list items_of(object values, str name):
-    """Return an iterable as a list."""
+    """Return an iterable as a list; a text or bytes are one value, no list."""
     try:
+        if isinstance(values, (str, bytes)):
+            raise TypeError
         items = iter(values)
     except TypeError:
         raise ArgumentError(f"{name} must be a list, not {shown(values)}") from None

@@ -1,5 +1,5 @@
-from collections.abc import Collection, Iterable, Mapping
-from typing import final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, final
 
 from coterie.values import OffsetAndMetadata
 
@@ -26,12 +26,13 @@ class Offset:
     ) -> None: ...
 
 @final
-class OffsetMap:
-    """One group's offsets: commits, transactions, expiry.
+class OffsetMap(Mapping[_Key, Offset]):
+    """One group's offsets: commits, transactions, expiry; a mapping of what readers see.
 
     Keys are (topic, partition); a value is an ``Offset``, an ``OffsetAndMetadata`` or an int.
     Readers see the commit with the higher log position, plain or transactional; equal positions do
-    not replace. A key, value or time of another type is an ArgumentError. One thread at a time.
+    not replace. A key, value or time of another type is an ArgumentError. It can be copied and
+    pickled, with what is pending. One thread at a time.
     Source: ``GroupMetadata.scala``; method names are Kafka's.
     """
 
@@ -39,7 +40,7 @@ class OffsetMap:
 
     def __len__(self) -> int:
         """How many offsets readers see."""
-    def __contains__(self, key: _Key, /) -> bool:
+    def __contains__(self, key: object, /) -> bool:
         """Whether readers see an offset of this (topic, partition)."""
     def __getitem__(self, key: _Key, /) -> Offset:
         """Return the offset that readers see; KeyError if there is none."""
@@ -52,7 +53,13 @@ class OffsetMap:
     @property
     def has_offsets(self) -> bool:
         """Whether the group must stay: for an offset, a pending one, or a producer's entry."""
-    def items(self) -> list[tuple[_Key, Offset]]:
+    def __iter__(self) -> Iterator[_Key]: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def keys(self) -> list[_Key]:  # type: ignore[override]
+        """Return the keys of the offsets that readers see."""
+    def values(self) -> list[Offset]:  # type: ignore[override]
+        """Return the offsets that readers see."""
+    def items(self) -> list[tuple[_Key, Offset]]:  # type: ignore[override]
         """Return the keys and offsets that readers see."""
     def commit(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int], position: int

@@ -1,4 +1,4 @@
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ class TimerWheel:
     -----
     Arming, re-arming and cancelling are O(1). An advance costs what fires, however far it goes.
     A handle is valid until its timer fires or is cancelled, and never names another timer
-    afterwards. In every method, a number that is not an integer of 64 bits is an ArgumentError.
+    afterwards; in a copy, or a pickle, it names the same one. In every method, a number that is not
+    an integer of 64 bits is an ArgumentError.
     One thread at a time: without a lock calls run one after another, in an undefined order.
     Source: ``SystemTimer.java``, ``TimingWheel.java``; timers with the same deadline fire in the
     order of arming, while in Kafka their order depends on the wheel's levels.
@@ -28,6 +29,7 @@ class TimerWheel:
     def __new__(cls, now_ms: int = 0) -> Self: ...
     def __len__(self) -> int:
         """How many timers are armed."""
+    def __reduce__(self) -> tuple[Any, ...]: ...
     @property
     def now_ms(self) -> int:
         """The virtual time, in ms: where the last :meth:`advance` went."""

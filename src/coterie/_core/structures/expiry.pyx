@@ -29,6 +29,11 @@ cdef object column_of(object values, str name, int type_number):
         column = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} must be a column of integers: {error}") from None
+    if column.ndim == 1 and column.dtype.kind in "Of":
+        nulls = np.flatnonzero([value is None or value != value for value in column])
+        if nulls.size:
+            raise ArgumentError(f"{name} has no value in row {nulls[0]}: fill its nulls, e.g. "
+                                "with -1")
     if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):
         raise ArgumentError(f"{name} must be a column of integers, not {column.dtype} "
                             f"of {column.ndim} dimensions")

@@ -29,7 +29,7 @@ cdef class OffsetMap:
     cdef dict partitions_of(self, topic)
     cdef Offset find(self, tuple key)
     cdef Offset take(self, tuple key)
-    cdef list keys(self)
+    cpdef list keys(self)
     cdef list keys_among(self, dict partitions)
     cdef list pending_among(self, dict partitions)
     cdef int set_offset(self, tuple key, Offset entry) except -1

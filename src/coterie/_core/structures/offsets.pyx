@@ -12,17 +12,23 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
-from coterie._core.checks cimport flag_of, int32_of, int64_of, items_of, text_of, texts_of
+from coterie._core.checks cimport (
+    flag_of, int32_of, int64_of, items_of, need_pickled, text_of, texts_of)
 from coterie._core.structures.expiry cimport NO_TIME, is_expired
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
+from zlib import crc32
 
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import OffsetAndMetadata
 
 cdef extern from "Python.h":
     PyObject* PyDict_SetDefault(object mapping, object key, object value) except NULL
+
+cdef enum:
+    PICKLED = 1                    # the form of a pickled map
 
 
 @cython.final
@@ -56,6 +62,9 @@ cdef class Offset:
     def __hash__(self):
         return hash((self.offset, self.position, self.commit_timestamp))
 
+    def __reduce__(self):
+        return _offset_of, tuple(_fields_of(self))
+
     def __repr__(self):
         return (f"Offset(offset={self.offset}, leader_epoch={self.leader_epoch}, "
                 f"metadata={self.metadata!r}, commit_timestamp={self.commit_timestamp}, "
@@ -74,13 +83,29 @@ cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
     return entry
 
 
+cdef list _fields_of(Offset entry):
+    """Return the fields of an offset as JSON has them."""
+    return [entry.offset, entry.leader_epoch, entry.metadata, entry.commit_timestamp,
+            entry.expire_timestamp, entry.position,
+            None if entry.topic_id is None else entry.topic_id.hex()]
+
+
+def _offset_of(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, position,
+               topic_id):
+    """Return the offset of these fields: the inverse of `_fields_of`."""
+    cdef Offset entry = make_offset(offset, leader_epoch, metadata, commit_timestamp,
+                                    expire_timestamp, position)
+    entry.topic_id = None if topic_id is None else bytes.fromhex(topic_id)
+    return entry
+
+
 cdef dict NOTHING = {}              # shared by maps whose field has no entry
 
 
 @cython.final
 @cython.no_gc                      # texts, numbers and Offsets: nothing that could lead back to it
 cdef class OffsetMap:
-    """One group's offsets: commits, transactions, expiry."""
+    """One group's offsets: commits, transactions, expiry; a mapping of what readers see."""
 
     def __cinit__(self):
         # Most groups have no offset in flight, many have none at all: they share one empty dict.
@@ -103,6 +128,21 @@ cdef class OffsetMap:
     def __len__(self):
         """How many offsets readers see."""
         return self.count
+
+    def __iter__(self):
+        return iter(self.keys())
+
+    def __repr__(self):
+        return (f"<OffsetMap: {self.count} offsets, {len(self.pending_plain)} pending, "
+                f"{len(self.pending_by_producer)} producers>")
+
+    def __reduce__(self):
+        state = json.dumps([
+            _rows_of(self.items()), _rows_of(self.pending_plain.items()),
+            [[producer, _rows_of((<dict>undecided).items())]
+             for producer, undecided in self.pending_by_producer.items()],
+        ]).encode()
+        return _map_of, (PICKLED, state, crc32(state))
 
     def __contains__(self, key):
         """Whether readers see an offset of this (topic, partition)."""
@@ -170,7 +210,8 @@ cdef class OffsetMap:
                 del self.topics[key[0]]
         return <Offset>found
 
-    cdef list keys(self):
+    cpdef list keys(self):
+        """Return the keys of the offsets that readers see."""
         return [(topic, partition) for topic, partitions in self.topics.items()
                 for partition in <dict>partitions]
 
@@ -413,9 +454,44 @@ cdef class OffsetMap:
             base_ms is not None, 0 if base_ms is None else int64_of(base_ms, "base_ms"),
             None if keep is None else frozenset(texts_of(keep, "keep")))
 
+    def get(self, key, default=None):
+        """Return the offset that readers see, or the default."""
+        found = self.find(_key(key))
+        return default if found is None else found
+
+    def values(self):
+        """Return the offsets that readers see."""
+        return [self.find(key) for key in self.keys()]
+
     def items(self):
         """Return the keys and offsets that readers see."""
         return [(key, self.find(key)) for key in self.keys()]
+
+
+Mapping.register(OffsetMap)
+
+
+cdef list _rows_of(items):
+    return [[key[0], key[1], *_fields_of(entry)] for key, entry in items]
+
+
+cdef list _entries_of(rows):
+    return [((topic, partition), _offset_of(*fields)) for topic, partition, *fields in rows]
+
+
+def _map_of(version, state, check):
+    """Return the map of a pickle."""
+    cdef OffsetMap made = OffsetMap.__new__(OffsetMap)
+    need_pickled("OffsetMap", version == PICKLED, state, check)
+    offsets, pending, producers = json.loads(state)
+    for key, entry in _entries_of(offsets):
+        made.set_offset(key, entry)
+    if pending:
+        made.pending_plain = dict(_entries_of(pending))
+    if producers:
+        made.pending_by_producer = {producer: dict(_entries_of(rows))
+                                    for producer, rows in producers}
+    return made
 
 
 cdef tuple _key(key):

@@ -17,14 +17,17 @@ from libc.string cimport memcpy, memset
 from coterie._core.structures.expiry cimport column_of
 from coterie._core.structures.arrays cimport (
     NPY_INT64, PyArray_EMPTY, data_of, need_arrays)
-from coterie._core.checks cimport int64_of
+from coterie._core.checks cimport int64_of, need_pickled
 from coterie._core.structures.due_queue cimport Due, drop_stale_due, keys_by_firing, next_due, push
 from coterie._core.structures.slots cimport (
     AHEAD, LEVELS, NO_NODE, SLOTS, TimerRef, Node, Slot, coterie_prefetch, drop_stale, enter,
     first_slot, live, node_ahead, release_node, slot_of, take, vacate
 )
 
-from coterie.errors import ArgumentError
+from struct import Struct
+from zlib import crc32
+
+from coterie.errors import ArgumentError, CorruptData
 
 cdef extern from "pages.h" nogil:
     void coterie_large_pages(void* start, size_t size) noexcept
@@ -33,6 +36,9 @@ cdef enum:
     FEW = 512                      # keys that fire without an array to grow
     MANY = 256                     # timers of a second from which counting its slots pays
     STALE_SLACK = 4096
+    PICKLED = 1                    # the form of a pickled wheel
+
+STATE = Struct("<qQq")             # clock, next arming, first free node; then the nodes
 
 cdef object int64_array(const int64_t* items, int64_t count, int64_t capacity):
     """Return an array of `capacity`; its first `count` elements are copies of `items`."""
@@ -62,6 +68,16 @@ cdef class TimerWheel:
     def __len__(self):
         """How many timers are armed."""
         return self.size
+
+    def __repr__(self):
+        return f"<TimerWheel: {self.size} timers, now_ms={self.clock_ms}>"
+
+    def __reduce__(self):
+        # The free nodes too: a handle names no other timer in the copy either.
+        cdef bytes state = STATE.pack(self.clock_ms, self.seq, self.free_head)
+        if self.capacity:
+            state += (<const char*>self.nodes)[:self.capacity * sizeof(Node)]
+        return _wheel_of, (PICKLED, state, crc32(state))
 
     @property
     def now_ms(self):
@@ -473,3 +489,23 @@ cdef class TimerWheel:
             drop_stale_due(&self.due, self.nodes)
             self.stale = 0
         return 0
+
+def _wheel_of(version, bytes state, check):
+    """Return the wheel of a pickle; its timers are filed anew, in order of their nodes."""
+    need_pickled("TimerWheel", version == PICKLED, state, check)
+    cdef TimerWheel wheel = TimerWheel.__new__(TimerWheel)
+    cdef int64_t i, free_nodes = 0, count = (len(state) - STATE.size) // sizeof(Node)
+    wheel.clock_ms, wheel.seq, first_free = STATE.unpack_from(state)
+    wheel.reserve(count)
+    memcpy(wheel.nodes, <const char*>state + <size_t>STATE.size, count * sizeof(Node))
+    for i in range(count):
+        if wheel.nodes[i].generation & 1:
+            wheel.size += 1
+            wheel.file(<int32_t>i)
+    i = wheel.free_head = first_free
+    while 0 <= i < count and not wheel.nodes[i].generation & 1 and free_nodes < count:
+        free_nodes += 1
+        i = wheel.nodes[i].deadline_ms
+    if i != NO_NODE or free_nodes + wheel.size != count or wheel.capacity != count:
+        raise CorruptData("these bytes are no TimerWheel")
+    return wheel
