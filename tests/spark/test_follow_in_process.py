@@ -11,15 +11,15 @@ from coterie.errors import ArgumentError
 from coterie_spark.replay_job import plan
 from support import log_writer as write
 from support.growing_log import GrowingLog
-from support.grown_topic import COUNT, NEWER, OLDER, committed, generation, tombstone
+from support.grown_topic import COUNT, GROUP, NEWER, OLDER, committed, generation, tombstone
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 from coterie_spark import follow  # noqa: E402
 from coterie_spark.replay_job import followed_tables, following, scanning, writing  # noqa: E402
-from coterie_spark.source.positions import LogPositions  # noqa: E402
 from coterie_spark.source.states_source import StatesSource, states_of_stream  # noqa: E402
+from coterie_spark.source.stream_reader import StreamPositions  # noqa: E402
 from support.replayed_tables import rows_of  # noqa: E402
 from support.spark_stand_in import Frame, Session, arrow_of, patched  # noqa: E402
 
@@ -34,14 +34,18 @@ def session(monkeypatch):
 
 
 class Triggers:
-    """A stream: each call gives a follower what is new in a log, as Spark does."""
+    """A stream: each call gives a follower what is new in a log, as Spark does.
+
+    A batch that does not end is repeated up to where it was planned to.
+    """
 
     def __init__(self, session, home):
         self.session, self.home = session, str(home)
-        self.log, self.position, self.batch_id = LogPositions([self.home]), {}, 0
+        self.log, self.position, self.batch_id = StreamPositions([self.home], None, None), {}, 0
+        self.planned = None
 
     def __call__(self, follower, ends=True):
-        after = self.log.ends(self.position)
+        after = self.planned = self.planned or self.log.advance(self.position, None)
         pieces = self.log.pieces(self.position, after)
         schema = arrow_of(scanning.STATE_DDL)
         batches = []
@@ -50,7 +54,7 @@ class Triggers:
         table = pa.Table.from_batches(batches, schema)
         follower(Frame(self.session, schema, lambda: [table]), self.batch_id)
         if ends:
-            self.position, self.batch_id = after, self.batch_id + 1
+            self.position, self.planned, self.batch_id = after, None, self.batch_id + 1
 
 
 def records(number, turn):
@@ -138,6 +142,41 @@ def test_a_group_is_once_in_the_state_tables_that_is_in_several_partitions(
     for _ in grown(Triggers(session, log), follower, brokers):
         check(tmp_path, brokers.values())
     assert pq.read_table(tmp_path / "out/generations.parquet").num_rows == 4
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("has_id", [False, True])
+def test_partitions_that_are_added_are_followed_from_the_next_batch_on(
+    session, tmp_path, monkeypatch, has_id, is_killed
+):
+    """Their group moves there. A batch that was planned before ends as it was planned."""
+    log, brokers = tmp_path / "log", {}
+    follower = following.Follower([log], tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE))
+    follower.begin({})
+    trigger = Triggers(session, log)
+    for number in (OLDER, NEWER, 0, COUNT - 1):  # the last ones have no records at first
+        known = [*brokers.values()]
+        for broker in known:
+            at = broker.whole.count(GROUP.encode())  # its records so far
+            broker.append(write.batch(at, [committed(1000 * at, at)]))
+        if is_killed and known:
+            with monkeypatch.context() as patch:
+                patch.setattr(follower, "write", lambda batch: 1 // 0)
+                with pytest.raises(ZeroDivisionError):
+                    trigger(follower, ends=False)
+        brokers[number] = added = GrowingLog(log, number)
+        if has_id:
+            text = "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+            (added.folder / "partition.metadata").write_text(text)
+        if number in (OLDER, NEWER):
+            added.append(write.batch(0, [committed(500, 7), generation(500, 1, [b"a"])]))
+        if is_killed and known:
+            trigger(follower)
+            check(tmp_path, known)
+        trigger(follower)
+        check(tmp_path, brokers.values())
+    assert {*trigger.position} >= {str(OLDER), str(NEWER), "0"}
+    assert len(pq.read_table(tmp_path / "out/offsets.parquet")) == 1
 
 
 def broken_off_turns(broker, trigger, follower, monkeypatch):

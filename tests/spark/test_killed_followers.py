@@ -1,7 +1,8 @@
 """Drivers of ``follow`` are killed by SIGKILL, with their JVM and workers, over a log that grows.
 
 Each life ends when so many new files have been seen, drawn by a seed: of offsets, states, tables or
-what Spark writes for itself. The tables are then those of a replay.
+what Spark writes for itself. The topic gets partitions while drivers live, and between two of them.
+The tables are then those of a replay.
 """
 
 import contextlib
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie import ScanOptions, scan
+from coterie import ScanOptions
+from coterie.state.local_replay import scan_state
+from coterie.state.replay_engine import Silent
 from coterie_spark import follow
 from support.growing_log import GrowingLog
 from support.log_writer import batch, commit
@@ -23,6 +26,7 @@ pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 
 KILLS = 20  # 13 minutes: a start takes 5 to 10 s
+PARTITIONS_MAX = 6
 FILES_MAX = 60  # of a life: those of two or three triggers
 TABLES = ("commits", "generations", "faults", "groups", "members", "offsets")
 DRIVER = """
@@ -43,9 +47,18 @@ def files_in(home):
     return {os.path.join(at, name) for at, _, names in os.walk(home) for name in names}
 
 
-def killed(home, log, draw):
-    """Live until so many new files are there, while the log grows; return what it has written."""
+def partition(home, number):
+    """Add a partition that has a commit."""
+    log = GrowingLog(home / "log", number)
+    log.append(batch(0, [commit(0)]))
+    log.next = 1
+    return log
+
+
+def killed(home, logs, draw):
+    """Live until so many new files are there, while the log grows."""
     before, count = files_in(home), draw.randint(1, FILES_MAX)
+    growth = draw.choice((0, count // 2, None))  # after how many files a partition comes
     tests = str(Path(__file__).parents[1])
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, home], start_new_session=True, text=True,
@@ -58,7 +71,11 @@ def killed(home, log, draw):
                 driver.wait(0.01)  # the cores are the driver's
             grown = len(seen)
             seen |= files_in(home) - before
+            if growth is not None and len(seen) >= growth and len(logs) < PARTITIONS_MAX:
+                logs.append(partition(home, len(logs)))
+                growth = None
             if len(seen) > grown:
+                log = draw.choice(logs)
                 log.append(batch(log.next, [commit(log.next, log.next, partition=log.next % 3)]))
                 log.next += 1
         assert driver.poll() is None, driver.stderr.read()
@@ -73,16 +90,15 @@ def rows_of(table):
 
 @pytest.mark.slow
 def test_tables_after_drivers_were_killed_are_those_of_a_replay(spark, tmp_path):
-    log, draw = GrowingLog(tmp_path / "log"), random.Random(60)
-    log.append(batch(0, [commit(0)]))
-    log.next = 1
+    logs, draw = [partition(tmp_path, 0)], random.Random(60)
     for _ in range(KILLS):
-        killed(tmp_path, log, draw)
+        killed(tmp_path, logs, draw)
     arguments = {"checkpoint": tmp_path / "check", "trigger": {"availableNow": True}}
     follow(spark, tmp_path / "log", tmp_path / "out", **arguments).awaitTermination()
-    state = scan(log.whole, partition=0, file=str(log.active), options=ScanOptions(history=True))
-    expected = state.to_arrow()
-    assert len(expected["commits"]) == log.next > KILLS
+    log = (str(tmp_path / "log"),)
+    expected = scan_state(log, ScanOptions(history=True), Silent()).to_arrow()
+    assert len(expected["commits"]) == sum(log.next for log in logs) > KILLS
+    assert len(logs) == PARTITIONS_MAX
     for name in TABLES:
         table = pq.read_table(tmp_path / "out" / f"{name}.parquet")
         assert rows_of(table) == rows_of(expected[name]), name
