@@ -152,10 +152,14 @@ cdef class ConsumerGroup(Group):
 
 cdef class Subscriptions:          # of all groups: which topics any of them reads
     cdef MetadataImage image
-    cdef dict groups               # topic name -> group ids
+    cdef dict groups               # topic name -> group ids, as a tuple or a set
+    cdef tuple before, after       # of the last topic that `reader` began to read
+    cdef str reader
 
     cdef int begin(self, str topic, str group_id) except -1
+    cdef bint end(self, str topic, str group_id) except -1
     cdef int finish(self, str topic, str group_id) except -1
+    cdef tuple readers(self, str topic)
 
 cdef Timers new_timers(str group_id, str member_id)
 cdef Py_ssize_t place_of(list members, str member_id) except -1

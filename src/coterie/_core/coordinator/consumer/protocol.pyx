@@ -393,14 +393,10 @@ cdef class PendingWrites(Writes):
 
     cdef int take_out(self, Group group) except -1:
         """Take a group out. Hashes of topics stay; so do a classic group's timers, as in Kafka."""
-        cdef set readers
         cdef GroupMetadata classic
         if group.group_type == CONSUMER:
             for name in (<ConsumerGroup>group).topic_count:
-                readers = <set?>self.consumer.subscriptions.groups[name]
-                readers.discard(group.group_id)
-                if not readers:
-                    del self.consumer.subscriptions.groups[name]
+                self.consumer.subscriptions.end(name, group.group_id)
         elif group.group_type == CLASSIC:
             classic = <GroupMetadata>group
             if not classic.members.count and not classic.pending_members:
@@ -756,10 +752,10 @@ cdef class ConsumerProtocol(GroupProtocol):
             if group.group_type != CLASSIC and (
                     partition < 0 or partition_of(group.group_id, count) == partition):
                 self.runtime.drop_group(group)
-        self.subscriptions.groups = {
-            name: left for name, group_ids in self.subscriptions.groups.items()
-            if (left := {group_id for group_id in group_ids if partition >= 0
-                         and partition_of(group_id, count) != partition})}
+        for name in list(self.subscriptions.groups):
+            for group_id in self.subscriptions.readers(name):
+                if partition < 0 or partition_of(group_id, count) == partition:
+                    self.subscriptions.end(name, group_id)
         for group_id in list(self.timers):
             if partition < 0 or partition_of(group_id, count) == partition:
                 for member_id in list(self.timers[group_id]):
@@ -781,7 +777,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef set changed = self.image.update(brokers, deleted, topics, gone)
         cdef Group group
         for name in changed:
-            for group_id in self.subscriptions.groups.get(name, ()):
+            for group_id in self.subscriptions.readers(name):
                 group = self.runtime.find(group_id)
                 if group is not None and group.group_type == CONSUMER:
                     self.set_refresh(<ConsumerGroup>group, 0, 0)
@@ -856,7 +852,7 @@ cdef bint try_records(ConsumerProtocol protocol, str group_id, list records) exc
         except CorruptData:
             return False
         for name in names.difference(tried.topic_count):
-            if protocol.subscriptions.groups.get(name) == {group_id}:
+            if protocol.subscriptions.readers(name) == (group_id,):
                 protocol.image.forget_hash(name)
     return True
 
