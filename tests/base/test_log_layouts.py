@@ -23,6 +23,10 @@ PLAIN = [
     f"INFO [2026-11-28 19:40:31,780] {SAYS}",
     f"2026-11-28 19:40:31,780 {SAYS}",  # no level at all
     f"2026/11/28 19:40:31.780 INFO [GroupCoordinator] {SAYS}",
+    f"20261128T194031,780 INFO {SAYS}",  # log4j's ISO8601_BASIC
+    f"28 Nov 2026 19:40:31,780 INFO {SAYS}",  # its DATE
+    f'2026-11-28 19:40:31.780,INFO,"{SAYS}"',
+    f'ts=2026-11-28T19:40:31.780Z level=info msg="{SAYS}" logger=x',
 ]
 PREFIXES = [
     "2026-11-28T19:50:00.123456789Z ",  # kubectl logs --timestamps
@@ -57,6 +61,14 @@ OF_JSON = [
     {"labels": {"pod": "k-0"}, "line": APACHE, "timestamp": "2026-11-28T19:50:00Z"},  # logcli
     {"timestamp": f"{AT_MS}000000", "body": SAYS, "severity": "INFO"},  # OpenTelemetry
     {"time": AT_MS / 1000, "event": SAYS, "sourcetype": "kafka"},  # Splunk's collector
+    {"Timestamp": "2026-11-28T19:40:31.780Z", "Level": "INFO", "Message": SAYS},  # Serilog
+    {"@t": "2026-11-28T19:40:31.780Z", "@m": SAYS},
+    {"timeUnixNano": f"{AT_MS}000000", "severityText": "INFO", "body": {"stringValue": SAYS}},
+    {"TimeGenerated": "2026-11-28T19:50:00Z", "LogEntry": APACHE},  # Azure
+    {"_index": "k", "fields": {"@timestamp": ["2026-11-28T19:40:31.780Z"], "message": [SAYS]}},
+    {"MESSAGE": list(APACHE.encode()), "__REALTIME_TIMESTAMP": f"{AT_MS}000"},  # with an escape
+    # The object with the text is any number of objects deep; its own time counts.
+    {"time": "2026-11-28T19:50:00Z", "a": {"b": {"ts": AT_MS, "text": SAYS, "c": {"text": "x"}}}},
 ]  # fmt: skip
 
 
@@ -119,6 +131,24 @@ def test_a_json_text_in_a_pattern_is_a_text():
     read = LogReader().read(f"2026-11-28 19:40:31,780 DEBUG {text} (kafka.request.logger)")
     assert read is not None
     assert read.text.startswith(text)
+
+
+@pytest.mark.parametrize("number", ["1795894831.780", "1795894831780"])
+def test_a_line_may_begin_with_a_number_of_seconds_or_milliseconds(number):
+    read = LogReader().read(f"{number} INFO {SAYS}")
+    assert read is not None
+    assert (round(read.at_ms), read.text) == (AT_MS, SAYS)
+
+
+@pytest.mark.parametrize("quoted", [
+    "msg=" + json.dumps('a "b" {}'), "level=debug msg=" + json.dumps('a "b" {}') + " x=1",
+    '"a ""b"" {}"', 'a "b" {}',
+])  # fmt: skip
+def test_quotation_marks_around_a_text_are_none_of_it(quoted):
+    separator = "," if quoted.startswith('"') else " "
+    read = LogReader().read(f"2026-11-28 19:40:31,780{separator}DEBUG{separator}{quoted}")
+    assert read is not None
+    assert read.text == 'a "b" {}'
 
 
 def test_the_first_line_that_should_be_understood_is_the_example():

@@ -1,7 +1,9 @@
 """Files that a user names: whole files and lines up to their limits."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 
 import cramjam
@@ -77,7 +79,7 @@ def zstd(data):
     return bytes(cramjam.zstd.compress(data))
 
 
-@pytest.mark.parametrize("compress", [plain, gzip.compress, zstd])
+@pytest.mark.parametrize("compress", [plain, gzip.compress, zstd, lzma.compress, bz2.compress])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("name", ["file", "file.gz"])
 def test_text_is_read_by_its_first_bytes_whatever_the_name(tmp_path, compress, encoding, name):
@@ -96,6 +98,10 @@ def test_text_is_read_by_its_first_bytes_whatever_the_name(tmp_path, compress, e
         (b"a\n\xe9\n", "not text: the byte 0xe9 is not UTF-8"),
         (b"\xff\xfea\0b", "not text: the byte 0x62 is not UTF-16"),
         (gzip.compress(b"a\n" * 100)[:20], "its compressed form is damaged"),
+        (lzma.compress(b"a\n" * 100)[:-20], "its compressed form is damaged"),
+        (lzma.compress(b"a\n")[:20] + bytes(20), "its compressed form is damaged"),
+        (bz2.compress(b"a\n" * 100)[:-5], "its compressed form is damaged"),
+        (bz2.compress(b"a\n")[:8] + bytes(20), "its compressed form is damaged"),
         (gzip.compress(b"a\n")[:-1] + b"x", "its compressed form is damaged"),
         (gzip.compress(b"a\n")[:4] + bytes(20), "its compressed form is damaged"),
     ],

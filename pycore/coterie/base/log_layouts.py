@@ -11,11 +11,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from coterie.base.times import LogClock
 
-_TIME = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d)\b)?"
+_TIME = (  # ISO 8601, also without marks, and log4j's DATE
+    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d|\d{8}T\d{6}"
+    r"|\d\d [A-Z][a-z][a-z] \d{4} \d\d:\d\d:\d\d)"
+    r"(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d)\b)?"
+)
 _LEVEL = r"\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
 _BEFORE = rf"(?:(?!{_LEVEL}).)"  # a character before the level
 LAYOUTS = (  # name, pattern: the first that matches
@@ -33,22 +38,31 @@ LAYOUTS = (  # name, pattern: the first that matches
     (
         "time, level",
         rf"{_BEFORE}{{0,400}}(?<![\d:.])(?P<time>{_TIME})"
-        rf"{_BEFORE}{{0,400}}?(?P<level>{_LEVEL})\]?[:|]?\s+(?P<text>.*)",
+        rf"{_BEFORE}{{0,400}}?(?P<level>{_LEVEL})(?:\]?[:|]?\s+|[,;])(?P<text>.*)",
+    ),
+    (  # log4j2's UNIX and UNIX_MILLIS
+        "number, level",
+        rf"(?P<number>\d{{10}}(?:\.\d{{1,9}})?|\d{{13}})\b"
+        rf"{_BEFORE}{{0,400}}?(?P<level>{_LEVEL})(?:\]?[:|]?\s+|[,;])(?P<text>.*)",
     ),
     ("time", rf".{{0,120}}(?<![\d:.])(?P<time>{_TIME})\]?(?P<level>) +(?P<text>.*)"),
 )
+# Names of fields, in lower case.
 JSON_TIMES = (
-    *("@timestamp", "timestamp", "time", "instant", "timeMillis", "ts", "datetime", "date"),
-    *("__REALTIME_TIMESTAMP", "_time"),
+    *("@timestamp", "timestamp", "time", "instant", "timemillis", "ts", "datetime", "date"),
+    *("__realtime_timestamp", "_time", "timeunixnano", "timegenerated", "eventtime", "@t"),
 )
-JSON_LEVELS = ("level", "log.level", "severity")
+JSON_LEVELS = ("level", "log.level", "severity", "severitytext")
 JSON_TEXTS = (
-    *("message", "msg", "short_message", "log", "MESSAGE", "textPayload", "_raw"),
+    *("message", "msg", "short_message", "log", "textpayload", "_raw"),
     *("line", "body", "event"),  # logcli of Loki, OpenTelemetry, Splunk's collector
+    *("stringvalue", "logmessage", "logentry", "text", "content", "@m"),
 )
+_OBJECTS_MAX = 100  # in a line, that are searched for a text
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PATTERNS = tuple(re.compile(pattern, re.DOTALL | re.ASCII) for _, pattern in LAYOUTS)
 _ONE_TIME = re.compile(_TIME, re.ASCII)
+_LOGFMT = re.compile(r'(?:\w+=\S* )*(?:msg|message)=("(?:[^"\\]|\\.)*")', re.ASCII)
 SHOWN = 160  # characters of an example
 
 
@@ -99,9 +113,10 @@ class LogReader:
                     return of_json
                 continue
             try:
-                return LogLine(self.clock.ms(fields["time"]), fields["level"], fields["text"])
+                at_ms = self._time(fields.get("number")) or self.clock.ms(fields["time"])
             except ValueError:  # no such day
                 return None
+            return LogLine(at_ms, fields["level"], _unquoted(fields["text"]))
         return None
 
     def search(
@@ -126,15 +141,15 @@ class LogReader:
             entry = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        fields = _object_with_text(entry)
-        message = next(_strings(fields, JSON_TEXTS), None)
+        objects = _objects_to_text(entry)
+        message = next(_strings(objects[:1], JSON_TEXTS), None)
         if message is None:
             return None
         inner = self.read(message)  # a runtime's JSON has a whole line of the broker
         if inner is not None:
             return inner
-        at_ms = next(filter(None, map(self._time, _values(fields, JSON_TIMES))), None)
-        level = next(_strings(fields, JSON_LEVELS), "").upper()
+        at_ms = next(filter(None, map(self._time, _values(objects, JSON_TIMES))), None)
+        level = next(_strings(objects, JSON_LEVELS), "").upper()
         return None if at_ms is None else LogLine(at_ms, level, message.rstrip())
 
     def _time(self, value: Any) -> float | None:
@@ -158,24 +173,53 @@ class LogReader:
         return number * 1000
 
 
-def _object_with_text(entry: Any) -> Any:
-    """Return the fields of a JSON line; an export may have them in an object, as ``_source``."""
-    if not isinstance(entry, dict) or next(_strings(entry, JSON_TEXTS), None) is not None:
-        return entry
-    objects = (value for value in entry.values() if isinstance(value, dict))
-    inner = next((one for one in objects if any(_strings(one, JSON_TEXTS))), {})
-    return {**entry, **inner}
+def _unquoted(text: str) -> str:
+    """Return a text without the quotation marks of CSV or logfmt, which escape its own."""
+    if text.startswith('"') and text.endswith('"'):
+        return text[1:-1].replace('""', '"')
+    match = _LOGFMT.match(text) if '="' in text else None
+    try:
+        return text if match is None else str(json.loads(match[1]))
+    except ValueError:
+        return text
 
 
-def _values(entry: Any, names: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values of an object's fields; a dot leads into an object if no field has it."""
-    for name in names:
-        if isinstance(entry, dict) and name in entry:
-            yield entry[name]
-        outer, _, inner = name.partition(".")
-        if inner and isinstance(entry, dict) and isinstance(entry.get(outer), dict):
-            yield from _values(entry[outer], (inner,))
+def _objects_to_text(entry: Any) -> list[dict[str, Any]]:
+    """Return the outermost object that has a text, and those around it, from inside out.
+
+    A pipeline may have put the broker's JSON into its own, as ``_source`` or ``jsonPayload``.
+    """
+    queue: list[list[dict[str, Any]]] = [[entry]] if isinstance(entry, dict) else []
+    for inside, *around in islice(queue, _OBJECTS_MAX):
+        own = {name.lower(): _plain(value) for name, value in inside.items()}
+        if any(_strings([own], JSON_TEXTS)):
+            return [own, *around]
+        queue += [[value, own, *around] for value in own.values() if isinstance(value, dict)]
+    return []
 
 
-def _strings(entry: Any, names: tuple[str, ...]) -> Iterator[str]:
-    return (value for value in _values(entry, names) if isinstance(value, str))
+def _plain(value: Any) -> Any:
+    """Return the text that a store has as a list of one, or journald as a list of bytes."""
+    if isinstance(value, list) and len(value) == 1:
+        return value[0]
+    if isinstance(value, list) and value and all(type(one) is int for one in value):
+        try:
+            return bytes(value).decode("utf-8", "replace")
+        except ValueError:
+            return value
+    return value
+
+
+def _values(objects: list[dict[str, Any]], names: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the values of the objects' fields; a dot leads into an object if no field has it."""
+    for fields in objects:
+        for name in names:
+            if name in fields:
+                yield fields[name]
+            outer, _, inner = name.partition(".")
+            if inner and isinstance(fields.get(outer), dict):
+                yield from _values([fields[outer]], (inner,))
+
+
+def _strings(objects: list[dict[str, Any]], names: tuple[str, ...]) -> Iterator[str]:
+    return (value for value in _values(objects, names) if isinstance(value, str))

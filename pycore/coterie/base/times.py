@@ -116,11 +116,20 @@ class LogClock:
     def ms(self, text: str) -> float:
         """Convert the time of the next line, as ``2026-01-31 14:05:00,123``, to epoch ms.
 
-        The date may have slashes. A zone in the text (``Z``, ``+02:00``, ``+0200``, ``UTC``) counts
-        instead of the log's.
+        The date may have slashes; log4j also writes ``31 Jan 2026`` and ``20260131T140500``. A zone
+        in the text (``Z``, ``+02:00``, ``+0200``, ``UTC``) counts instead of the log's.
         """
-        whole = datetime.fromisoformat(text[:19].replace("/", "-"))
-        fraction, zone = _rest(text[19:])
+        end, form = 19, ""
+        if text[8:9] == "T":
+            end, form = 15, "%Y%m%dT%H%M%S"
+        elif text[2:3] == " ":
+            end, form = 20, "%d %b %Y %H:%M:%S"
+        whole = (
+            datetime.strptime(text[:end], form).replace(tzinfo=self.zone)
+            if form
+            else datetime.fromisoformat(text[:end].replace("/", "-"))
+        )
+        fraction, zone = _rest(text[end:])
         if zone:
             own = whole.replace(tzinfo=_zone(zone.replace("UTC", "Z")))
             return own.timestamp() * 1000 + float(f"0.{fraction or 0}") * 1000

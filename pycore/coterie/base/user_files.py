@@ -3,9 +3,9 @@
 A file that a user names may be endless (``/dev/zero``) or of another kind than intended. So a file
 that is parsed as a whole has a maximum size, and a file that is read line by line a maximum length
 of its lines. A pipe, as of ``<(command)``, is read like a file. Files that the user did not name,
-such as those in the folder of a log, have to be regular. Text may be compressed by gzip or zstd,
-and in UTF-8 or, after a byte order mark, UTF-16: the first bytes decide, whatever the file's name.
-Errors do not contain the path: callers add it.
+such as those in the folder of a log, have to be regular. Text may be compressed by gzip, zstd, xz
+or bzip2, and in UTF-8 or, after a byte order mark, UTF-16: the first bytes decide, whatever the
+file's name. Errors do not contain the path: callers add it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a l
 BLOCK_BYTES = 1 << 20
 ZSTD = 4  # number of the codec
 ZSTD_MAGIC, GZIP_MAGIC = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+XZ_MAGIC, BZIP2_MAGIC = b"\xfd7zXZ\0", b"BZh"
 MARKED = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -131,7 +132,7 @@ def open_lines(path: Path, errors: str = "strict") -> Iterator[Iterator[str]]:
 def _opened(path: str | Path) -> Iterator[io.BufferedReader[Any]]:
     """Open a file without its compression; raise NotText for bytes that are not text."""
     with open(path, "rb") as file:
-        start = file.peek(len(ZSTD_MAGIC))
+        start = file.peek(len(XZ_MAGIC))
         try:
             if start.startswith(ZSTD_MAGIC):
                 from coterie._core.codec.compression import decompress
@@ -141,6 +142,9 @@ def _opened(path: str | Path) -> Iterator[io.BufferedReader[Any]]:
             elif start.startswith(GZIP_MAGIC):
                 with io.BufferedReader(gzip.GzipFile(fileobj=file)) as unzipped:
                     yield unzipped
+            elif start.startswith((XZ_MAGIC, BZIP2_MAGIC)):
+                with _of_xz_or_bzip2(file, start) as unzipped:
+                    yield unzipped
             else:
                 yield file
         except UnicodeDecodeError as error:
@@ -148,6 +152,22 @@ def _opened(path: str | Path) -> Iterator[io.BufferedReader[Any]]:
             raise NotText(f"not text: the byte 0x{byte:02x} is not {encoding}") from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise NotText(f"its compressed form is damaged ({error}); copy it again") from error
+
+
+@contextlib.contextmanager
+def _of_xz_or_bzip2(file: io.BufferedReader[Any], start: bytes) -> Iterator[io.BufferedReader[Any]]:
+    """Open a file without this compression; raise EOFError if it is damaged."""
+    import bz2  # few files need them
+    import lzma
+
+    kind: Any = lzma.LZMAFile if start.startswith(XZ_MAGIC) else bz2.BZ2File
+    try:
+        with io.BufferedReader(kind(file)) as unzipped:
+            yield unzipped
+    except (lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise EOFError(str(error)) from error
 
 
 def _encoding(file: io.BufferedReader[Any]) -> str:

@@ -37,7 +37,7 @@ def server_log_option(command: Decorated) -> Decorated:
         "server_logs",
         metavar="FILE",
         multiple=True,
-        help="The broker's server log (.gz, .zst or not): reasons, evictions, times; repeatable.",
+        help="The broker's server log, packed or not: reasons, evictions, times; repeatable.",
     )(command)
 
 
