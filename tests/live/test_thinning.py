@@ -260,13 +260,40 @@ def test_damaged_batches_of_a_broker_replace_nothing(folder, batches, at, number
     assert (data_of(folder), list(folder.glob("*.cleaned"))) == (before, [])
 
 
+def test_the_batch_behind_old_segments_may_be_of_any_later_one(folder, batches):
+    """Compaction has left nothing of the segment that follows the old ones."""
+    os.utime(folder / f"{2 * SEGMENT:020}.log", (9, 9))
+    run(folder, broker_of([*batches[17:20], *batches[30:]]))
+    assert names(folder) == [0, 2 * SEGMENT, 3 * SEGMENT]
+    assert (folder / f"{0:020}.log").read_bytes() == b"".join(batches[17:20])
+
+
+@pytest.mark.parametrize("log_end", [RECORDS, RECORDS - 1])
+def test_a_log_that_ends_within_what_its_broker_sends_replaces_nothing(folder, batches, log_end):
+    fetch = broker_of(batches, RECORDS)
+
+    async def ending(offset):
+        return await fetch(offset) | {"highWatermark": log_end}
+
+    if log_end == RECORDS:
+        run(folder, ending)
+        assert names(folder) == [0, 3 * SEGMENT]
+        return
+    before = data_of(folder)
+    with pytest.raises(ClusterError, match="topic-0: the broker sends a damaged batch at offset 0"):
+        run(folder, ending)
+    assert (data_of(folder), len(names(folder))) == (before, RECORDS // SEGMENT)
+
+
 def test_batches_that_compaction_has_written_anew_are_left_of_known_ones(tmp_path):
     records = [(0, 7, b"k", b"v"), (1, 8, b"l", None)]
     known = encode_batch(records, base_offset=0)
     fewer = encode_batch(records[1:], base_offset=0)
     horizon = encode_batch(records, base_offset=0, delete_horizon_ms=99)
     other = encode_batch([(0, 7, b"k", b"w"), records[1]], base_offset=0)
-    for left, is_left in ((known, True), (fewer, True), (horizon, True), (other, False)):
+    short = encode_batch(records[:1], base_offset=0)  # compaction keeps the last offset
+    every = ((known, True), (fewer, True), (horizon, True), (other, False), (short, False))
+    for left, is_left in every:
         assert are_left(batch_headers(left), left, batch_headers(known)) is is_left
 
 

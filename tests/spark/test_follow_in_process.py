@@ -207,6 +207,36 @@ def test_a_batch_that_did_not_end_is_made_anew_and_one_that_did_is_not(
         check(tmp_path, [broker])
 
 
+@pytest.mark.parametrize("which", range(5))  # tables that have no rows
+def test_a_table_without_rows_has_no_part_of_a_file_whenever_a_driver_is_killed(
+    session, tmp_path, monkeypatch, which
+):
+    """Nor an empty folder: Parquet has its columns from a file."""
+    follower = following.Follower(
+        [tmp_path / "log"], tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE)
+    )
+    follower.begin({})
+    broker, begun, real = GrowingLog(tmp_path / "log"), [], pq.write_table
+    broker.append(write.batch(0, [tombstone(1)]))
+    trigger = Triggers(session, tmp_path / "log")
+
+    def torn(table, path):
+        begun.append(path)
+        if len(begun) <= which:
+            return real(table, path)
+        path.write_bytes(b"PAR1")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", torn)
+        with pytest.raises(KeyboardInterrupt):
+            trigger(follower, ends=False)
+    for part in (tmp_path / "out").glob("*.parquet/*"):
+        assert pq.read_schema(part)
+    trigger(follower)
+    check(tmp_path, [broker])
+
+
 def test_states_are_merged_by_place_in_tasks_for_cores_and_partitions(session, tmp_path):
     follower = following.Follower([tmp_path / "log"], tmp_path / "out", tmp_path / "check", STATE)
     schema = arrow_of(scanning.STATE_DDL)

@@ -112,9 +112,10 @@ class ParquetTables:
             (parts / row.file).replace(folder / f"part-{batch_id:08d}-{number:05d}.parquet")
         for name in self.names:
             folder = self.parts_of(name, batch_id)
-            if not folder.is_dir():
-                folder.mkdir()
-                writing.write_missing(folder, name)
+            folder.mkdir(exist_ok=True)
+            if not any(folder.iterdir()):
+                writing.write_missing(parts / name, name)
+                (parts / name).replace(folder / f"part-{batch_id:08d}-00000.parquet")
         writing.drop_work_folder(self.out)
         others = [(row.name, row.file) for row in written if row.name not in self.names]
         if joined := join(others):

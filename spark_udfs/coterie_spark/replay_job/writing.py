@@ -117,7 +117,7 @@ def name_parts(out: Path, names: Iterable[str], files: Iterable[tuple[str, str]]
         for number, file in enumerate(part_files):
             (work_folder(out) / file).replace(folder / f"part-{number:05d}.parquet")
         if not part_files:
-            write_missing(folder, name)
+            write_missing(folder / "part-00000.parquet", name)
     drop_work_folder(out)
 
 
@@ -126,8 +126,8 @@ def drop_work_folder(out: Path) -> None:
     shutil.rmtree(work_folder(out).replace(left_folder(out)))
 
 
-def write_missing(folder: Path, name: str) -> None:
+def write_missing(part: Path, name: str) -> None:
     """Write a part without rows, which shows the columns of an empty table."""
     import pyarrow.parquet as pq
 
-    pq.write_table(SCHEMAS[name]().empty_table(), folder / "part-00000.parquet")
+    pq.write_table(SCHEMAS[name]().empty_table(), part)
