@@ -7,6 +7,7 @@ import subprocess
 import click
 import pytest
 
+from coterie.base.printable import shell_words
 from coterie.base.terminal import columns_of, text_lines
 from coterie.cli import COMMANDS
 from coterie.cli import coterie as command_line
@@ -186,18 +187,27 @@ GROUPS_TO_QUOTE = (
     *("g" * size for size in (5, 30, 58, 61, 70, 90)),
     *("my group", "it's mine", "a --b c", "x" * 40 + " y" * 30, "'", '"$HOME" `id` \\', "größe 1"),
 )
+UNPRINTABLE = (
+    "a\nb",
+    "tab\t1",
+    "\x1b[2J\x07",
+    "no\xa0break",
+    "left \u202e'right\\ --x",
+    "\U000e0001 " * 20,
+)
 
 
 def test_a_command_on_several_lines_is_the_same_to_a_shell():
     shown, same = [], []
-    for group in GROUPS_TO_QUOTE:
+    for group in (*GROUPS_TO_QUOTE, *UNPRINTABLE):
         for width in (40, 80, 120):
             words = ["explain", "copy/a log", "--group", group, "--since", "2026-11-18T11:15:50Z"]
-            shown += text_lines(f"  coterie {shlex.join(words)}", width)
+            shown += text_lines(f"  coterie {shell_words(words)}", width)
             same += ["begin", *words]
-    script = "\n".join(["coterie() { printf '%s\\n' begin \"$@\"; }", *shown])
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == same
+    assert all(line.isprintable() for line in shown)
+    script = "\n".join(["coterie() { printf '%s\\0' begin \"$@\"; }", *shown])
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    assert done.stdout.decode().split("\0") == [*same, ""]
 
 
 @pytest.mark.parametrize("args", [run for run in LONG if run[0] != "groups"], ids=" ".join)

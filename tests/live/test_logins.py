@@ -53,8 +53,12 @@ def test_a_password_is_given_with_its_user(protocol, mechanism):
 def test_kerberos_has_the_service_of_the_login_or_of_the_property(monkeypatch):
     given = {"sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "broker"}
     monkeypatch.setitem(sys.modules, "gssapi", None)  # is not installed
-    with pytest.raises(ConfigError, match="needs the package gssapi; pip install gssapi"):
+    needs = "GSSAPI needs the package gssapi; pip install gssapi"
+    with pytest.raises(ConfigError, match=f"sasl.mechanism {needs}$"):
         sasl_arguments(config("SASL_SSL", **given))
+    unset = f"is not set; Kafka's default {needs}, or name the listener's mechanism$"
+    with pytest.raises(ConfigError, match=unset):
+        sasl_arguments(config("SASL_SSL"))
     monkeypatch.setitem(sys.modules, "gssapi", SimpleNamespace())
     for jaas, service in (("", "broker"), (login("Krb5", serviceName="other"), "other")):
         assert sasl_arguments(config("SASL_SSL", **given, sasl_jaas_config=jaas)) == {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +10,7 @@ from functools import partial
 
 import click
 
-from coterie.base.printable import printable
+from coterie.base.printable import printable, shell_words
 from coterie.base.times import format_time
 from coterie.cli import question_command as asking
 from coterie.cli.broker_logs import read_logs, request_log_options
@@ -185,8 +184,8 @@ def ways_back(rows: list[Row], log: str) -> list[str]:
     for row in sorted(rows, key=lambda row: row["timestamp"] or 0):
         if row["kind"] == REWIND and ONE_REWIND.match(row["detail"] or "") and row["timestamp"]:
             before = ["--group", row["group_id"], "--before", format_time(row["timestamp"])]
-            commands.setdefault(row["group_id"], f"coterie undo {log} {shlex.join(before)}")
-    return [printable(command) for command in commands.values()]
+            commands.setdefault(row["group_id"], f"coterie undo {log} {shell_words(before)}")
+    return list(commands.values())
 
 
 def paragraph(row: Row, log: str) -> tables.Block:
@@ -205,7 +204,7 @@ def paragraph(row: Row, log: str) -> tables.Block:
         times,
         [record] if row["file"] is not None else [],
     ]
-    command = f"coterie explain {log} {shlex.join(['--group', row['group_id'], *since])}"
+    command = f"coterie explain {log} {shell_words(['--group', row['group_id'], *since])}"
     return tables.Block(
         [list(filter(None, line)) for line in lines], STYLES[row["severity"]], command
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from coterie.base.printable import shell_words
 from coterie.base.times import format_time
 from coterie.cli.failures import say
 from coterie.cli.params import bootstrap_options
@@ -74,9 +74,9 @@ class Logs:
     def on_command_line(self) -> str:
         """The paths, or the options of the cluster, for another command."""
         if self.servers is None:
-            return shlex.join(self.paths)
+            return shell_words(self.paths)
         config = [] if self.client_file is None else ["--command-config", self.client_file]
-        return shlex.join(["--bootstrap-server", self.servers, *config])
+        return shell_words(["--bootstrap-server", self.servers, *config])
 
     def list_again(self) -> None:
         """List the segments anew at the next use."""

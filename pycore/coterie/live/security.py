@@ -134,7 +134,11 @@ def _needs(config: ClientConfig, package: str, how: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise config.error("sasl.mechanism", f"needs the package {package}; {how}") from None
+        name = "sasl.mechanism"
+        what = f"{config.text(name)} needs the package {package}; {how}"
+        if name not in config.values:
+            what = f"is not set; Kafka's default {what}, or name the listener's mechanism"
+        raise config.error(name, what) from None
 
 
 def _tokens(config: ClientConfig) -> Any:
