@@ -5,6 +5,7 @@ all of it, and once the broker tells the truth again, it is that log.
 """
 
 import asyncio
+import itertools
 from functools import partial
 
 import pytest
@@ -223,6 +224,21 @@ def test_a_copy_that_follows_outlives_a_lie_or_ends_in_one_line(tmp_path, lie, a
         check(tmp_path)
         copied(tmp_path, {0: Broker()}, lambda: 2_000)
     assert bytes_of(tmp_path) == LOG
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_damage_on_the_way_of_each_response_is_fetched_again(tmp_path, follow):
+    """What counts is how often in a row."""
+    turns, following = itertools.count(1), Complete(tmp_path)
+
+    def mostly(answer):
+        if next(turns) % lanes.FETCHES_OF_A_BATCH:
+            sent(partial(flip, 0, *HEADER["record"]), answer)
+
+    leader = Broker(mostly, lies=99)
+    copied(tmp_path, {0: leader}, lambda: 1_000, following, following.stop, follow=follow)
+    assert bytes_of(tmp_path) == LOG
+    assert read_copy_state(tmp_path / "t-0").complete_until_ms == 1_000
 
 
 @pytest.mark.parametrize("start", [1, 5, END])

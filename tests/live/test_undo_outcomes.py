@@ -268,12 +268,17 @@ def test_people_agree_at_a_terminal_after_all_warnings(executed, at_terminal, ca
     assert len(cluster.made) == agrees
 
 
-@pytest.mark.parametrize("now", [(9, 9), (9, 8)], ids=["other warnings", "the same warnings"])
-def test_what_people_agreed_to_must_still_be_so(executed, at_terminal, tmp_path, now):
+@pytest.mark.parametrize(
+    ("now", "starts_at"),
+    [((9, 9), 0), ((9, 8), 0), ((8, 9), 6)],
+    ids=["other warnings", "the same warnings", "the same offsets"],
+)
+def test_what_people_agreed_to_must_still_be_so(executed, at_terminal, tmp_path, now, starts_at):
     cluster = Cluster({"g": {("t", 0): 8, ("t", 1): 9}}, {("t", 0): (0, 9), ("t", 1): (0, 9)})
 
     def agree():
         cluster.committed["g"] = {("t", number): offset for number, offset in enumerate(now)}
+        cluster.logs["t", 0] = (starts_at, 9)
         return True
 
     at_terminal(agree)
