@@ -131,6 +131,33 @@ def test_a_removal_in_the_newer_partition_counts(tmp_path):
     assert [line.split()[2:4] for line in done.stdout.splitlines()[2:]] == [["1", "500"]]
 
 
+def test_a_group_that_was_deleted_in_the_newer_partition_stays_deleted_in_a_copy_of_two(tmp_path):
+    """Such a copy does not show which of the two the group's id leads to."""
+    newer = [generation(GROWN_MS, 1, [b"a-2"])]
+    newer += [committed(GROWN_MS + 1000, 500, partition=at) for at in range(2)]
+    newer += [tombstone(GROWN_MS + 2000, partition=at) for at in range(2)]
+    newer += [generation(GROWN_MS + 2000, 2, None)]
+    parts = {
+        OLDER: batches(generation(0, 4, []), *(committed(1, 7, partition=at) for at in (0, 1)))
+    }
+    parts |= {NEWER: batches(*newer), 5: batches(committed(1, 7, group="other"))}
+    logs = [write(tmp_path / name, parts, numbers) for name, numbers in PLACES.items()]
+    for command, *options in (
+        ["groups", "--list", "--state"],
+        ["groups", "--describe", "--all-groups"],
+        ["explain", "--format", "json"],
+        ["undo", "--all-groups", "--at", END_MS],
+        ["undo", "--all-groups", "--at", 2],
+        ["audit", "--format", "json"],
+        ["expire", "--offsets", "--format", "json"],
+        ["metrics"],
+    ):
+        every, some = (coterie(command, log, *options) for log in logs)
+        expected = every.stdout.replace(str(logs[0]), str(logs[1]))
+        assert (some.stdout, some.returncode) == (expected, every.returncode), command
+        assert f"{NEWER} (the newest)" in some.stderr
+
+
 def test_a_transaction_counts_whose_log_offset_is_lower_than_the_older_partitions(tmp_path):
     older = [in_transaction(committed(turn, turn)) for turn in range(1, 100)]
     newer = [in_transaction(committed(GROWN_MS, 500))]

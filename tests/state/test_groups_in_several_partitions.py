@@ -5,8 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coterie
+from coterie._core.fold.fold import PartitionFold, absorb
 from coterie.messages import partition_for
-from coterie.state.several_partitions import Times, explanation, in_order, in_several, lines_of
+from coterie.state.several_partitions import (
+    Times,
+    explanation,
+    in_order,
+    in_several,
+    lines_of,
+    newest_ms,
+)
 from support.examples import examples
 from support.grown_topic import (
     COUNT,
@@ -158,3 +166,16 @@ def test_many_groups_are_summed_up_in_a_line(groups, lines):
     said = list(lines_of(orders, None))
     assert len(said) == lines
     assert groups <= 10 or said[-1].startswith(f"{groups - 10:,} more")
+
+
+def test_the_newest_commit_is_one_that_was_removed_since_however_a_log_is_cut_into_pieces():
+    records = [committed(5, 1), tombstone(6), committed(7, 2), tombstone(8), tombstone(9)]
+    records += [generation(9, 1, None), tombstone(9, partition=1)]
+    ends = [len(batches(*records[:count])) for count in range(len(records) + 1)]
+    data = batches(*records)
+    for cut in ends:
+        fold, later = PartitionFold(), PartitionFold()
+        fold.scan(data[:cut])
+        later.scan(data[cut:])
+        absorb(fold, later)
+        assert newest_ms(fold) == {GROUP: Times(7, 9)}, cut

@@ -107,10 +107,16 @@ def in_order(
 
 
 def newest_ms(fold: PartitionFold) -> dict[str, Times]:
-    """Return the times of each group's newest commit and metadata record; -1: it has none."""
+    """Return the times of each group's newest commit and metadata record; -1: it has none.
+
+    Removed commits count, too: a group may have been deleted in its newest partition.
+    """
     commits: dict[str, int] = {}
-    for (group, _, _), value in partial.offset_entries(fold):
-        commits[group] = max(value.commit_timestamp, commits.get(group, -1))
+    columns, *_ = dump(fold)
+    times = (columns[name].tolist() for name in ("commit_timestamp", "won_seq"))
+    for (group, _, _), commit_ms, set_at in zip(partial.keys(fold), *times, strict=True):
+        if set_at >= 0:
+            commits[group] = max(commit_ms, commits.get(group, -1))
     metadata = {decode_utf8(raw): log.last.timestamp for raw, log in fold.groups.items()}
     return {
         group: Times(commits.get(group, -1), metadata.get(group, -1))

@@ -686,6 +686,9 @@ cdef int compose(Table* table, uint32_t index, const Table* of, const Entry* lat
             set_value(table, entry, &value, later.won_seq + shift)
         else:
             remove_plain(table, entry, later.removed_at, 0)
+            if later.won_seq >= 0:
+                entry.value.commit_timestamp = value.commit_timestamp
+                entry.won_seq = later.won_seq + shift
         entry.base_seq = later.base_seq + shift
         entry.removed_at = max(entry.removed_at, later.removed_at)
     elif later.present:

@@ -55,9 +55,9 @@ cdef struct Entry:
     uint64_t key_at              # in the arena
     int64_t removed_at           # greatest batch offset of a plain tombstone; -1: none
     int64_t base_seq             # ordinal of the last plain value or tombstone; -1: none
-    int64_t won_seq              # ordinal at which `value` was set; undefined if not `present`
+    int64_t won_seq              # ordinal at which `value` was set; -1: there was none yet
     Value value
-    uint8_t present              # whether `value` is one
+    uint8_t present              # whether `value` is one; else only the last one's time is
     uint8_t memory               # OWNED, BORROWS
     uint32_t key_size
 
@@ -180,7 +180,7 @@ cdef inline int64_t table_intern(Table* table, uint64_t hash, const uint8_t* key
     memset(entry, 0, sizeof(Entry))
     entry.key_at = table.arena_size
     entry.key_size = size
-    entry.base_seq = entry.removed_at = -1
+    entry.base_seq = entry.won_seq = entry.removed_at = -1
     if size > 0:                  # before the first name with bytes there is no arena
         memcpy(table.arena + table.arena_size, key, size)
     table.arena_size += size
