@@ -29,7 +29,9 @@ def status_of(access, method="GET", **fields):
 
 @pytest.mark.parametrize("access", [Access(), CONTROL])
 def test_a_name_that_could_be_rebound_is_refused_where_only_this_machine_connects(access):
-    for host in ("", "example.com", "example.com:80", "10.0.0.1", "[::2]", "a b", "localhost.evil"):
+    odd = ("evil:80@localhost", "[::1]evil", "localhost:80:80", "localhost.", "127.1", "0.0.0.0")
+    names = ("", "example.com", "example.com:80", "10.0.0.1", "[::2]", "a b", "localhost.evil")
+    for host in (*names, *odd):
         assert status_of(access, host=host) == 403, host
         assert status_of(OTHERS, host=host) is None, host
     for host in ("localhost", "localhost:80", "LOCALHOST", "127.0.0.1", "127.1.2.3:80", "[::1]:80"):
