@@ -111,6 +111,30 @@ def test_an_offset_is_committed_within_its_log_and_only_if_it_differs(executed):
     ]
 
 
+@pytest.mark.parametrize(
+    ("offset", "doubt"),
+    [
+        (4, "below the start of the log: the start is committed, and the records before it are"
+            " gone"),
+        (5, None),
+        (9, None),
+        (10, "beyond the end of the log: the end is committed, and the records up to there are"
+             " skipped"),
+    ],
+)  # fmt: skip
+def test_an_offset_outside_of_its_log_needs_a_yes(executed, tmp_path, offset, doubt):
+    cluster = Cluster({"g": {}}, {("t", 0): (5, 9)})
+    if doubt is None:
+        executed(cluster, {("g", "t", 0): offset}, yes=False)
+        assert cluster.made == [("g", {("t", 0): offset})]
+        return
+    with pytest.raises(Failed) as refused:
+        executed(cluster, {("g", "t", 0): offset}, yes=False)
+    says = f"group 'g': the offsets of 1 partition are {doubt}; nothing was committed"
+    assert str(refused.value) == f"{says} (--yes commits it)"
+    assert (cluster.made, [*tmp_path.iterdir()]) == ([], [])
+
+
 def test_the_file_of_one_group_does_not_name_it_and_nothing_to_commit_is_not_asked(executed):
     cluster = Cluster({"g": {("t", 3): 15}}, {("t", 3): (10, 20)})
     outcomes, saved = executed(cluster, {("g", "t", 3): 15})
