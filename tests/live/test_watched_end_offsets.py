@@ -3,7 +3,9 @@
 import pytest
 
 from coterie.insight.offsets.end_offsets import OLD_SAMPLES_HEADING, SAMPLES_FILE, SAMPLES_HEADING
+from coterie.live.page_worker import question_rows
 from coterie.live.sampled_end_offsets import EndOffsets
+from coterie.live.watched_files import Scope
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
 from support.watch.watched import watched_rows, watcher_of
@@ -123,3 +125,6 @@ def test_a_commit_below_the_start_of_two_samples_is_a_finding(log, starts, count
     watcher.step()
     (answer,) = watcher.answers()
     assert answer.findings["g", "out_of_range"] == count
+    scope = Scope(watcher.listing, None, 0, 0, watcher.ends.log_starts)
+    kinds = [row["kind"] for row in question_rows("audit", None, scope)]
+    assert kinds == ["out_of_range"] * count

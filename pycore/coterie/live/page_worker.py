@@ -9,7 +9,9 @@ from typing import Any
 from coterie.base.printable import printable_json
 from coterie.errors import CoterieError
 from coterie.insight.answering import answer
+from coterie.insight.offsets.divergence import Live
 from coterie.insight.question_engine import QuestionRequest, find_question
+from coterie.insight.questions import audit
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.insight.tables import json_lines
 from coterie.live.watched_files import ANSWER, FAILED, PAGE, ReadRequest, Scope
@@ -49,8 +51,13 @@ def only(group: str | None) -> frozenset[str] | None:
 
 def question_rows(name: str, group: str | None, scope: Scope) -> list[dict[str, Any]]:
     """Return the answer to a question, read from the log."""
-    now = {"now_ms": scope.newest_ms} if name == "expire" else {}
-    parameters = find_question(name).Parameters(**now)
+    given: dict[str, Any] = {}
+    if name == "expire":
+        given = {"now_ms": scope.newest_ms}
+    elif name == audit.NAME:
+        kinds = tuple(kind for kind in audit.KINDS if kind != audit.DIVERGENCE)
+        given = {"only": kinds, "live": Live({}, log_starts=scope.log_starts)}
+    parameters = find_question(name).Parameters(**given)
     request = QuestionRequest(name, parameters, scope.listing, only(group), since_ms=scope.since_ms)
     return [row for part in answer(request, Silent()) for row in part.rows]
 

@@ -25,12 +25,16 @@ PYTHON = (sys.executable, "-c", f"import sys; sys.path[:] = sys.argv[1:]; {START
 
 
 class Scope(NamedTuple):
-    """What a page or a question reads, and from when on; ``version`` changes with the log."""
+    """What a page or a question reads, and from when on; ``version`` changes with the log.
+
+    ``log_starts``: (topic, partition) -> its log start offset, from before the log ends.
+    """
 
     listing: Listing
     since_ms: int | None
     newest_ms: int
     version: int
+    log_starts: dict[tuple[str, int], int]
 
 
 class ReadRequest(NamedTuple):

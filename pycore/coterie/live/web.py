@@ -150,6 +150,7 @@ class Web:
                 since_ms if since_ms > 0 else None,
                 max(watcher.newest_ms, 0),
                 watcher.version,
+                dict(watcher.ends.log_starts),
             )
 
         found: Scope = await self._step(scope)
