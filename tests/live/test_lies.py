@@ -243,16 +243,23 @@ def test_damage_on_the_way_of_each_response_is_fetched_again(tmp_path, follow):
 
 @pytest.mark.parametrize("start", [1, 5, END])
 @pytest.mark.parametrize("has_copy", [False, True])
-def test_one_lie_about_the_start_of_a_log_leaves_nothing_out(tmp_path, has_copy, start):
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_one_lie_about_the_start_of_a_log_leaves_nothing_out(tmp_path, has_copy, start, is_silent):
+    """Nor one that the broker neither repeats nor takes back."""
     if has_copy:
         with pytest.raises(ClusterError):
             copied(tmp_path, {0: Broker(unreadable, lies=9, begin_at=PER_RESPONSE)}, lambda: 1_000)
         assert bytes_of(tmp_path) == LOG[: PER_RESPONSE * SIZE]
 
-    def late(answer):
-        fields(answer, offset=max(row_of(answer)["offset"], start))
+    turns = iter(["end", "start", "start again"])
 
-    copied(tmp_path, {0: Broker(late, "ListOffsets", 2)}, lambda: 2_000)  # end and start
+    def late(answer):
+        if next(turns) == "start again":
+            about(answer, partitions=[])
+        else:
+            fields(answer, offset=max(row_of(answer)["offset"], start))
+
+    copied(tmp_path, {0: Broker(late, "ListOffsets", 2 + is_silent)}, lambda: 2_000)
     assert bytes_of(tmp_path) == LOG
 
 

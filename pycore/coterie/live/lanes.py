@@ -233,7 +233,7 @@ class Lane:
         if any(first > ends[number] for number, first in earliest.items()):
             # The copy leaves out what is before a start, and one answer may be mistaken.
             again = await list_offsets(connection, self._topic, numbers, EARLIEST)
-            earliest = {n: min(first, again.get(n, first)) for n, first in earliest.items()}
+            earliest = {n: min(first, again[n]) for n, first in earliest.items() if n in again}
         for number, partition in self._by_number.items():
             if number not in latest or number not in earliest:
                 raise Unavailable(f"{partition.name}: the broker does not say where its log ends")
