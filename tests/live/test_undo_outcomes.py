@@ -135,6 +135,24 @@ def test_an_offset_outside_of_its_log_needs_a_yes(executed, tmp_path, offset, do
     assert (cluster.made, [*tmp_path.iterdir()]) == ([], [])
 
 
+@pytest.mark.parametrize("lies", [(6, 9), (0, 4)], ids=["start", "end"])
+def test_one_answer_of_two_moves_no_offset(executed, lies):
+    """Also if the second one leaves the partition out."""
+    cluster = Cluster({"g": {}}, {("t", 0): (0, 9), ("t", 1): (0, 9)})
+    real, turns = cluster.end_offsets, []
+
+    async def end_offsets(*args):
+        turns.append(args)
+        cluster.logs["t", 0] = lies if len(turns) <= 2 else (None, None)
+        return await real(*args)
+
+    cluster.end_offsets = end_offsets
+    outcomes, _ = executed(cluster, {("g", "t", 0): 5, ("g", "t", 1): 5})
+    assert [row["outcome"] for row in outcomes] == ["failed", "committed"]
+    assert outcomes[0]["note"] == "t-0: there is no such partition, or it has no leader"
+    assert cluster.made == [("g", {("t", 1): 5})]
+
+
 def test_the_file_of_one_group_does_not_name_it_and_nothing_to_commit_is_not_asked(executed):
     cluster = Cluster({"g": {("t", 3): 15}}, {("t", 3): (10, 20)})
     outcomes, saved = executed(cluster, {("g", "t", 3): 15})

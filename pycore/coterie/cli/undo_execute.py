@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -258,7 +258,7 @@ async def _logs_of(
     """Return where the logs of the rows' partitions begin and end.
 
     Where an offset is outside of its log, it asks twice and believes the longer log, so that one
-    mistaken answer moves no offset.
+    mistaken answer moves no offset. What the second one leaves out is not known.
     """
     from coterie.live.end_offsets import EARLIEST, end_offsets
 
@@ -268,15 +268,25 @@ async def _logs_of(
     topics = {topic for topic, _, _ in planned}
     for _ in range(2):
         found = await end_offsets(cluster, topics, failed.__setitem__, EARLIEST)
-        first |= {place: min(offset, first.get(place, offset)) for place, offset in found.items()}
+        first = _believed(min, first, found, topics)
         found = await end_offsets(cluster, topics, failed.__setitem__)
-        end |= {place: max(offset, end.get(place, offset)) for place, offset in found.items()}
+        end = _believed(max, end, found, topics)
         topics = {
             topic
             for topic, number, offset in planned
             if not first.get((topic, number), offset) <= offset <= end.get((topic, number), offset)
         }
     return first, end
+
+
+def _believed(
+    longer: Callable[[int, int], int], before: Offsets, found: Offsets, topics: set[str]
+) -> dict[Place, int]:
+    """Return what answers about topics make of those before."""
+    others = {place: offset for place, offset in before.items() if place[0] not in topics}
+    return others | {
+        place: longer(offset, before.get(place, offset)) for place, offset in found.items()
+    }
 
 
 def _place(row: Row) -> Place:
