@@ -7,8 +7,16 @@ from coterie.live.exposition import log_lines, watch_lines
 from coterie.live.live_partition import LivePartition
 from coterie.live.watched_partition import GONE_MS
 from support.growing_log import GrowingLog
+from support.insight import lives
 from support.insight.compacted_logs import Written
-from support.watch.watched import watched_rows, watcher_of
+from support.log_writer import batch
+from support.watch.watched import (
+    fresh_findings,
+    watched_findings,
+    watched_rows,
+    watched_totals,
+    watcher_of,
+)
 
 CAUSES = ("eviction", "poll timeout", "poll timeout or eviction", "clean close", "unknown")
 PLACE = (b"g", b"t", 0)
@@ -74,6 +82,22 @@ def test_totals_outlive_the_group_and_its_other_samples_do_not(life):
     findings = {ROW % ("findings", ',kind="rewind"') + "1"}  # of what the log has
     assert life.samples() - findings == before
     assert watched_rows(life.watcher) == []  # as `coterie metrics` shows the log
+
+
+def test_the_total_of_rewinds_has_those_of_audit_as_the_log_grows(tmp_path):
+    """A reset that is taken back is none, one after a removal is."""
+    log = GrowingLog(tmp_path)
+    watcher = watcher_of(log)
+    joined, left = lives.life(1000, 1, lives.member("m")), lives.life(3000, 2)
+    offsets = [700, 400, 100, 60, None, 20]
+    commits = [lives.commit(4000 + at, {0: offset}) for at, offset in enumerate(offsets)]
+    counts = []
+    for at, records in enumerate([[joined], lives.commit(2000, {0: 100}), [left], *commits]):
+        log.append(batch(at, records))
+        watcher.step()
+        counts.append(watched_totals(watcher)["rewinds"]["g", "t"])
+        assert watched_findings(watcher) == fresh_findings(tmp_path)
+    assert counts == [0] * 6 + [1, 1, 2]
 
 
 @pytest.mark.parametrize("has_data", [False, True])
