@@ -110,6 +110,9 @@ def test_a_line_without_a_time_of_its_own_has_that_of_its_prefix(prefix):
         json.dumps({"@timestamp": True, "message": SAYS}),
         json.dumps({"@timestamp": "2026-11-28T19:40:31.780Z", "message": 7}),
         json.dumps([SAYS]),
+        f"0000000042 INFO {SAYS}",  # a number, but no time
+        f"0000000000042 INFO {SAYS}",
+        json.dumps({"log": f"0000000042 INFO {SAYS}"}),
         '{"@timestamp": "2026-11-28T19:40:31',
         '{"a":' * 100_000,
     ],

@@ -112,9 +112,8 @@ class LogReader:
                 if of_json is not None:
                     return of_json
                 continue
-            try:
-                at_ms = self._time(fields.get("number")) or self.clock.ms(fields["time"])
-            except ValueError:  # no such day
+            at_ms = self._time(fields.get("time") or fields["number"])
+            if at_ms is None:  # no such day, or a number that is no time
                 return None
             return LogLine(at_ms, fields["level"], _unquoted(fields["text"]))
         return None
