@@ -68,14 +68,23 @@ def test_one_changed_byte_of_the_final_message_lets_nobody_in(position):
     assert server.username is None
 
 
-def test_a_proof_for_another_nonce_is_worth_nothing():
-    server, other = exchange(), "c=biws,r=rOprNGfwEbeRWgbNEkqO"
+@pytest.mark.parametrize("nonce", [NONCE[:20], NONCE[20:], f"x{NONCE[1:]}"])
+def test_a_proof_for_another_nonce_is_worth_nothing(nonce):
+    server, other = exchange(), f"c=biws,r={nonce}"
     said = ",".join((FIRST[3:].decode(), server.respond(FIRST).decode(), other)).encode()
     key = hmac.digest(hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096), b"Client Key", "sha256")
     signature = hmac.digest(hashlib.sha256(key).digest(), said, "sha256")
     proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
     with pytest.raises(Refused):
         server.respond(f"{other},p={base64.b64encode(proof).decode()}".encode())
+
+
+@pytest.mark.parametrize("size", [1, 31, 33, 64])
+def test_a_proof_of_another_length_is_refused(size):
+    server, final = exchange(), FINAL.decode().partition(",p=")[0]
+    server.respond(FIRST)
+    with pytest.raises(Refused):
+        server.respond(f"{final},p={base64.b64encode(bytes(size)).decode()}".encode())
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
