@@ -48,8 +48,11 @@ def parts(line):
         ("kafka-request.log.gz", {DELAY: 1000}),
         (INCIDENTS / "reset-while-empty/kafka-request.log.gz", {DELAY: 0}),
         (INCIDENTS / "two-applications/kafka-request.log.gz", {DELAY: 0}),
+        (INCIDENTS / "protocols/kafka-request.log.gz",
+         {DELAY: 500, "group.consumer.heartbeat.interval.ms": 1000,
+          "group.consumer.session.timeout.ms": 6000}),
     ],
-)
+)  # fmt: skip
 def test_the_answers_show_the_brokers_settings_and_these_fit(log, settings):
     by_default = imported(log)
     assert {one.name: one.value for one in by_default.shown} == settings
@@ -121,8 +124,22 @@ def fetch(at_ms, offset, topics=True, topic="t", **event):
     return answered("offset_fetch", answer, at_ms, **event)
 
 
-def heard(at_ms, op="heartbeat"):
-    return answered(op, {}, at_ms, member_id="m", generation_id=1)
+def heard(at_ms, op="heartbeat", member_id="m"):
+    return answered(op, {}, at_ms, member_id=member_id, generation_id=1)
+
+
+def of_five(*members):
+    """The leader's join to the fifth generation, with which a log begins."""
+    return join(generation=5, members=members or "m", member_id="m")
+
+
+def left(member_id):
+    return answered("leave_group", {}, 15_000, members=[{"member_id": member_id}])
+
+
+def again(wait_ms):
+    """A join to the sixth generation, 20 s after the one to the fifth."""
+    return join(generation=6, handled_ms=20_000, answered_ms=20_000 + wait_ms)
 
 
 def removed(op, **event):
@@ -240,6 +257,16 @@ SHOWN = {
     "a static member that came back within its first generation": (
         [join(generation=1, handled_ms=10, answered_ms=3012),
          join(generation=1, handled_ms=5000, answered_ms=5001)], {}),
+    "a group that all left, in a log that begins later": (
+        [of_five(), left("m"), again(1002)], {DELAY: 1000}),
+    "a group whose sessions ended, in a log that begins later": (
+        [of_five(), heard(1000), again(1002)], {DELAY: 1000}),
+    "a group whose heartbeats are not logged": ([of_five(), again(1002)], {}),
+    "a group that was upgraded": ([of_five(), left("m"), beat(15_001), again(1002)], {}),
+    "a group that one of two left": (
+        [of_five("m", "n"), heard(15_000, member_id="n"), left("m"), again(1002)], {}),
+    "a group that a static member left without its id": (
+        [of_five("m", "n"), left(""), left("m"), again(1002)], {}),
     "a member that gets the generation again with which the log begins": (
         [join(generation=1, member_id="before", handled_ms=10, answered_ms=11)], {}),
 }  # fmt: skip

@@ -34,6 +34,7 @@ SIZES = {
 RETENTION = "offsets.retention.minutes"
 TRIED: dict[str, tuple[Any, ...]] = {
     "coterie.behaviour": REPLAYING,
+    SESSION: (3000, 5000, 6000, 10_000, 15_000, 20_000, 30_000, 60_000),
     "group.consumer.assignment.interval.ms": (0, 100, 500, 2000, 3000, 5000, 10_000),
     "group.consumer.assignors": ("range,uniform", "uniform", "range"),
     "group.consumer.migration.policy": ("disabled", "upgrade", "downgrade"),
@@ -72,7 +73,7 @@ def shown_settings(
     found += [
         *_interval(steps, config),
         *_session(steps, config, [down.first_ms for down in downs]),
-        *_delay(steps, config),
+        *_delay(steps, config, [down.first_ms for down in downs]),
         *_session_bounds(steps, config),
         *_sizes(steps, config),
         *_metadata(steps, config),
@@ -168,13 +169,15 @@ def _session(
         yield Shown(SESSION, roundest(survived, 2 * survived), why)
 
 
-def _delay(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
+def _delay(
+    steps: list[Step], config: Mapping[str, Any], restarts: Iterable[float]
+) -> Iterator[Shown]:
     """Find the initial delay that fits when the first joins of groups were answered.
 
     A busy broker's timer fires late, but never early. So the delay ends in no first generation
     after the answers, and in one of them shortly before.
     """
-    waits = sorted(_first_waits(steps), key=lambda wait: wait[0])
+    waits = sorted(_first_waits(steps, restarts), key=lambda wait: wait[0])
 
     def late_ms(delay_ms: int) -> float:
         late = [wait - _window(delay_ms, came) for wait, came in waits]
@@ -193,29 +196,84 @@ def _delay(steps: list[Step], config: Mapping[str, Any]) -> Iterator[Shown]:
         0 if late_ms(config[DELAY]) == float("inf") else None,
     )
     if found is not None:
-        yield Shown(DELAY, found, f"a group's first generation began after {waits[0][0]:.0f} ms")
+        yield Shown(DELAY, found, f"an empty group's generation began after {waits[0][0]:.0f} ms")
 
 
-def _first_waits(steps: list[Step]) -> Iterator[tuple[float, list[float]]]:
-    """Yield how long the first generation of each group was waited for, and when members came.
+def _first_waits(
+    steps: list[Step], restarts: Iterable[float]
+) -> Iterator[tuple[float, list[float]]]:
+    """Yield how long a generation of an empty group was waited for, and when members came.
 
-    Times count from the first of its joins. A join that comes after the first generation has begun
-    is of a static member that came back, or of a group that began again.
+    Times count from the first of its joins. A join that comes after the generation has begun is of
+    a static member that came back. Only the first generation shows by its number that the group
+    was empty; of another one all members of the generation before have to be gone.
     """
-    joins: dict[str, list[float]] = defaultdict(list)
-    began_ms: dict[str, float] = {}
+    joins: dict[tuple[str, int], list[float]] = defaultdict(list)
+    began_ms: dict[tuple[str, int], float] = {}
+    of_empty: dict[tuple[str, int], bool] = {}
     given: set[str] = set()
+    members = _Members(steps, restarts)
     for exchange, event, answer in steps:
+        members.take(exchange.handled_ms, event, answer)
         if event["op"] != "join_group" or answer is None:
             continue
-        group, member = event["group_id"], event.get("member_id")
-        # In a log that begins later, a member may only get its generation again.
-        first = answer["generation_id"] == 1 and (not member or member in given)
-        if first and exchange.handled_ms < began_ms.setdefault(group, exchange.answered_ms):
-            joins[group].append(exchange.handled_ms)
+        member, key = event.get("member_id"), (event["group_id"], answer["generation_id"])
+        if key[1] == 1:  # in a log that begins later, a member may only get its generation again
+            first = not member or member in given
+        else:
+            first = answer["error"] == "NONE" and of_empty.setdefault(
+                key, members.are_gone(key[0], exchange.handled_ms)
+            )
+        if first and exchange.handled_ms < began_ms.setdefault(key, exchange.answered_ms):
+            joins[key].append(exchange.handled_ms)
+        members.join(event, answer)
         given.add(answer["member_id"])
-    for group, times in joins.items():
-        yield began_ms[group] - min(times), [at_ms - min(times) for at_ms in times]
+    for key, times in joins.items():
+        yield began_ms[key] - min(times), [at_ms - min(times) for at_ms in times]
+
+
+class _Members:
+    """When the sessions of a group's members end, once a leader was answered with its members."""
+
+    def __init__(self, steps: list[Step], restarts: Iterable[float]) -> None:
+        self._until_ms: dict[str, dict[str, float]] = {}
+        self._session_ms: dict[str, int] = {}
+        self._restarts = list(restarts)
+        # A broker may not log heartbeats; then a silence shows nothing.
+        self._beating = {event["group_id"] for _, event, _ in steps if event["op"] == "heartbeat"}
+
+    def take(self, at_ms: float, event: dict[str, Any], answer: dict[str, Any] | None) -> None:
+        """Take the next request: a member's session begins anew, or it leaves."""
+        while self._restarts and self._restarts[0] <= at_ms:
+            self._restarts.pop(0)
+            self._until_ms.clear()
+        if event["op"] == "consumer_group_heartbeat":  # the group has members of another kind
+            self._until_ms.pop(event["group_id"], None)
+        until_ms = self._until_ms.get(event.get("group_id") or "")
+        if until_ms is None or answer is None or answer["error"] != "NONE":
+            return
+        if event.get("member_id") in until_ms:
+            member = event["member_id"]
+            until_ms[member] = at_ms + self._session_ms.get(member, float("inf"))
+        for left in event.get("members", ()) if event["op"] == "leave_group" else ():
+            if left.get("member_id") not in until_ms:  # a static member, without its id
+                del self._until_ms[event["group_id"]]
+                return
+            del until_ms[left["member_id"]]
+
+    def join(self, event: dict[str, Any], answer: dict[str, Any]) -> None:
+        """Take a join's session, and the members of the generation that its leader learns of."""
+        self._session_ms[answer["member_id"]] = event["session_timeout_ms"]
+        if answer["members"]:
+            self._until_ms[event["group_id"]] = {
+                member["member_id"]: float("inf") for member in answer["members"]
+            }
+
+    def are_gone(self, group: str, at_ms: float) -> bool:
+        """Return whether a group is empty for certain."""
+        until_ms = self._until_ms.get(group, {"": float("inf")})
+        silent = group in self._beating and all(each < at_ms for each in until_ms.values())
+        return silent or not until_ms
 
 
 def _window(delay_ms: int, came_ms: list[float]) -> int:
