@@ -412,6 +412,7 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
         return SimpleNamespace(
             trace=trace, expected=expected, start="04:00", outages=outages, left_out=left_out,
             shown=shown, wrong=1, compared=7, tried=1000,
+            missing={"HEARTBEAT": "sessions end", "END_TXN": "transactions stay open"},
         )  # fmt: skip
 
     monkeypatch.setattr("coterie.coordinator.requestlog.import_request_log", imported)
@@ -423,6 +424,8 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
     assert ran.stderr.splitlines() == [
         "2 events from 04:00 on",  # the first line is the trace's header
         "1 of 7 answers differ under these settings",
+        "the log has no HEARTBEAT, END_TXN, which the broker may not log: "
+        "sessions end; transactions stay open",
         "settings were tried on the first 1,000 of 2 events",
         "the log is too long to be run: close requests and late timers stand as it has them",
         "the broker's answers show another setting: "

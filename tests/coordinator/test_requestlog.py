@@ -26,7 +26,9 @@ from support.request_lines import (
     fetch,
     line,
     markers,
+    member_beats,
     member_joins,
+    member_syncs,
     txn_commit,
 )
 
@@ -473,6 +475,24 @@ def test_a_log_whose_times_are_cut_gives_the_order_of_each_connection(data):
         assert [g for g in groups if g.startswith(f"{number}-")] == [g for g, _ in requests]
         for group, handled_us in requests:  # both ends are known to a millisecond
             assert abs(at[group] - (handled_us - first_us) / 1000) < 2
+
+
+@pytest.mark.parametrize(
+    ("log", "missing"),
+    [
+        ([commit(0), fetch("g", 20, 10)], []),
+        ([member_joins(500, "a", 1, 90, members="a")], ["SYNC_GROUP", "HEARTBEAT"]),
+        ([member_joins(500, "a", 1, 90, members="a"), member_beats(600, "a", 1)], ["SYNC_GROUP"]),
+        ([member_joins(500, "a", 1, 90, members="a"), member_syncs(600, "a", 1, "a"),
+          member_beats(700, "a", 1)], []),
+        ([member_beats(500, "a", 1)], ["JOIN_GROUP"]),
+        ([member_beats(500, "a", 1, 25)], []),  # refused: it may be a member of long ago
+        ([txn_commit("a", 1)], ["WRITE_TXN_MARKERS"]),
+        ([txn_commit("a", 1), end_txn(12, 7, True)], []),
+    ],
+)  # fmt: skip
+def test_apis_that_the_broker_did_not_log_are_named(log, missing):
+    assert list(import_request_log(log).missing) == missing
 
 
 def deletion(ms, *topics, version=6, connection=CONNECTION):

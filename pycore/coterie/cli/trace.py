@@ -236,6 +236,9 @@ def import_command(
     say(f"{events} events from {imported.start} on")
     if imported.wrong:
         say(f"{imported.wrong} of {imported.compared} answers differ under these settings")
+    if imported.missing:
+        costs = "; ".join(dict.fromkeys(imported.missing.values()))
+        say(f"the log has no {', '.join(imported.missing)}, which the broker may not log: {costs}")
     if imported.tried:
         say(f"settings were tried on the first {imported.tried:,} of {events:,} events")
     if imported.compared < len(imported.expected):

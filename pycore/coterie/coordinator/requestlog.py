@@ -50,6 +50,13 @@ _OF_VERSION_2 = {  # fields of events that traces of version 1 do not have
     "describe_group": ("version",),
     "list_groups": ("types",),
 }
+_NEEDED = (  # where a log has the first, it has one of the others; else what that costs
+    ("SYNC_GROUP", ("JOIN_GROUP",), "members are unknown, and their requests are refused"),
+    ("HEARTBEAT", ("JOIN_GROUP",), "members are unknown, and their requests are refused"),
+    ("JOIN_GROUP", ("SYNC_GROUP",), "groups get no assignment"),
+    ("JOIN_GROUP", ("HEARTBEAT",), "sessions end in the trace that did not end on the broker"),
+    ("TXN_OFFSET_COMMIT", ("WRITE_TXN_MARKERS", "END_TXN"), "transactions stay open"),
+)
 _INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 _BEFORE_AN_ID = Error.INVALID_SESSION_TIMEOUT.name  # checked before a consumer group makes an id
 
@@ -86,6 +93,8 @@ class ImportedTrace:
         The answers of which that many differ; fewer than all if the log is too long to be run.
     tried : int
         The first events, on which settings were tried; 0: all, or no answer differs.
+    missing : dict
+        APIs that the broker did not log although clients used them, and what that costs.
     """
 
     trace: list[dict[str, Any]] = field(default_factory=list)
@@ -97,6 +106,7 @@ class ImportedTrace:
     wrong: int | None = None
     compared: int = 0
     tried: int = 0
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 class MemberIds:
@@ -167,6 +177,7 @@ def import_request_log(
         (_as_version_1 if classic_only else _as_version_2)(event, answer or {})
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
+    out.missing = _missing(steps)
     first_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
     start_ms = first_ms if classic_only else first_ms - _BEFORE_MS
     out.start = _clock(start_ms)
@@ -194,12 +205,24 @@ def import_request_log(
         return [header, *trace], expected
 
     of_steps = partial(lines_of, ended=_with_ended_sessions(steps, downs, lines_of))
-    config = coordinator_config(header["config"])
-    out.shown = shown_settings(steps, config, downs, removals, topics.absent_ms)
+    complete = coordinator_config(header["config"])
+    out.shown = shown_settings(steps, complete, downs, removals, topics.absent_ms)
     ordered, out.wrong = _answered_order(steps, of_steps, start_ms, header["config"])
     out.trace, out.expected = of_steps(ordered)
     _try_settings(out)
     return out
+
+
+def _missing(steps: list[Step]) -> dict[str, str]:
+    """Return the APIs that clients used, as others show, and that are not in a log."""
+    there = {
+        exchange.api for exchange, _, answer in steps if not answer or answer["error"] == "NONE"
+    }
+    return {
+        needed[0]: cost
+        for api, needed, cost in _NEEDED
+        if api in there and there.isdisjoint(needed)
+    }
 
 
 def _try_settings(out: ImportedTrace) -> None:
