@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.base import malloc_trim as heap
+from coterie.base import malloc_trim
 
 
 @pytest.fixture
@@ -18,14 +18,14 @@ def libc(monkeypatch):
             self[name] = lambda *args: self.calls.append((name, *args))
 
     library = Library()
-    monkeypatch.setattr(heap, "_of_libc", library.get)
+    monkeypatch.setattr(malloc_trim, "_of_libc", library.get)
     return library
 
 
 def test_there_is_one_heap_that_keeps_blocks_of_up_to_128_kib(libc):
     """mallopt(3): -1 is M_TRIM_THRESHOLD, -3 M_MMAP_THRESHOLD, -8 M_ARENA_MAX."""
     libc.add("mallopt")
-    heap.keep_little()
+    malloc_trim.keep_little()
     assert sorted(libc.calls) == [
         ("mallopt", -8, 1), ("mallopt", -3, 131_072), ("mallopt", -1, 131_072),
     ]  # fmt: skip
@@ -33,13 +33,13 @@ def test_there_is_one_heap_that_keeps_blocks_of_up_to_128_kib(libc):
 
 def test_freed_memory_goes_back_whole(libc):
     libc.add("malloc_trim")
-    assert heap.can_trim()
-    heap.trim()
+    assert malloc_trim.can_trim()
+    malloc_trim.trim()
     assert libc.calls == [("malloc_trim", 0)]  # 0 bytes stay
 
 
 def test_with_another_c_library_nothing_happens(libc):
-    heap.keep_little()
-    heap.trim()
-    assert not heap.can_trim()
+    malloc_trim.keep_little()
+    malloc_trim.trim()
+    assert not malloc_trim.can_trim()
     assert libc.calls == []

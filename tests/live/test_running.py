@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.base import malloc_trim as heap
+from coterie.base import malloc_trim
 from coterie.base.times import epoch_ms
 from coterie.live import watch_running as running
 from coterie.live.watch_running import Options
@@ -56,7 +56,7 @@ def watched(tmp_path, monkeypatch):
     monkeypatch.setattr(running.http, "serve", serve)
     monkeypatch.setattr(running, "say", result.lines.append)
     for name in ("keep_little", "trim"):
-        monkeypatch.setattr(heap, name, lambda name=name: result.heap.append(name))
+        monkeypatch.setattr(malloc_trim, name, lambda name=name: result.heap.append(name))
     return run
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from coterie.base import malloc_trim as heap
+from coterie.base import malloc_trim
 from coterie.errors import CoterieError
 from coterie.live.watched_files import ANSWER, PAGE, PYTHON, Reading, ReadRequest, Scope
 from coterie.live.web import Web
@@ -111,7 +111,7 @@ def test_freed_memory_is_given_back_after_each_answer_from_the_state(
     log, monkeypatch, path, status
 ):
     trims = []
-    monkeypatch.setattr(heap, "trim", lambda: trims.append(1))
+    monkeypatch.setattr(malloc_trim, "trim", lambda: trims.append(1))
     watcher = watcher_of(log)
     watcher.step()
     with served(watcher) as web:

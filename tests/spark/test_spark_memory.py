@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyarrow")
-from coterie.base import malloc_trim as heap
+from coterie.base import malloc_trim
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.memory import give_back
 
@@ -26,7 +26,7 @@ def freed_under_a_block_that_lives():
 
 @pytest.fixture
 def glibc():
-    if sys.platform != "linux" or not heap.can_trim():
+    if sys.platform != "linux" or not malloc_trim.can_trim():
         pytest.skip("no glibc")
 
 

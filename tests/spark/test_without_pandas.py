@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 from click.testing import CliRunner
 
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.nopandas import WithoutPandas
 from coterie.insight.questions import undo
 from support.golden_data import log
@@ -70,8 +70,8 @@ def test_however_a_report_ends_imports_are_as_they_were(args, status, tmp_path):
 
 def test_an_answer_that_is_never_read_to_its_end_leaves_nothing():
     """Rows are produced on demand, and the caller may stop."""
-    options = asking.Options(
-        asking.Logs((LOG,)),
+    options = question_command.Options(
+        question_command.Logs((LOG,)),
         (),
         form="table",
         out=None,
@@ -80,7 +80,7 @@ def test_an_answer_that_is_never_read_to_its_end_leaves_nothing():
         master=None,
     )
     before = list(sys.meta_path)
-    parts = asking.parts_of("undo", undo.Parameters(1796133900000), options)
+    parts = question_command.parts_of("undo", undo.Parameters(1796133900000), options)
     next(parts)
     assert sys.meta_path == before
 

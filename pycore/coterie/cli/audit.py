@@ -12,7 +12,7 @@ import click
 
 from coterie.base.printable import printable, shell_words
 from coterie.base.times import format_time
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.broker_logs import read_logs, request_log_options
 from coterie.cli.failures import say
 from coterie.cli.logs import Since
@@ -41,7 +41,7 @@ WAYS_SHOWN = 5
 
 
 @click.command("audit")
-@asking.question_options()
+@question_command.question_options()
 @click.option(
     "--only",
     multiple=True,
@@ -78,7 +78,7 @@ def command(
     request_logs: tuple[str, ...],
     log_zone: str,
     top: int | None,
-    options: asking.Options,
+    options: question_command.Options,
     **limits: int,
 ) -> None:
     """Look for what is wrong in a log; exit 1 if anything is found.
@@ -90,7 +90,7 @@ def command(
     --bootstrap-server, where a live state is not the log's. A loop is one finding. The most severe
     come first: data lost or repeated, then no progress, then cost.
     """
-    asking.check(options)
+    question_command.check(options)
     options.files.extend(request_logs)
     is_cluster = options.logs.servers is not None
     if audit.DIVERGENCE in only and live_file is None and not is_cluster:
@@ -105,9 +105,9 @@ def command(
         live = live_of(live_file, options, audit.DIVERGENCE in kinds)
     broker_log_lines = read_logs((), request_logs, log_zone)
     ask = audit.Parameters(only=kinds, live=live, broker_log_lines=broker_log_lines, **limits)
-    parts = asking.parts_of(audit.NAME, ask, options)
+    parts = question_command.parts_of(audit.NAME, ask, options)
     rows = audit.in_order(row for part in parts for row in part.rows)
-    asking.show(
+    question_command.show(
         audit.FIELDS,
         rows[:top],
         options,
@@ -127,7 +127,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def live_of(file: str | None, options: asking.Options, described: bool) -> Live:
+def live_of(file: str | None, options: question_command.Options, described: bool) -> Live:
     """Return the live state, of ``--live`` or of the cluster, and the topic's partitions.
 
     ``described``: whether the groups of a cluster are described.

@@ -129,19 +129,19 @@ class EndSampler:
                 shutil.copyfileobj(file, new)
 
     async def repeat(self, cluster: Cluster, every_s: int) -> None:
-        """Sample, again and again; what cannot be written for a while is said once."""
-        said = ""
+        """Sample, again and again; an error that lasts is reported once."""
+        reported = ""
         while True:
             try:
                 await self.sample(cluster)
-                said = ""
+                reported = ""
             except OSError as error:
                 if not may_pass(error):
                     raise
                 line = f"{self.path}: cannot be written: {error.strerror}; trying again"
-                if line != said:
+                if line != reported:
                     self._notice(line)
-                said = line
+                reported = line
             await asyncio.sleep(every_s)
 
     def _skipped(self, topic: str, error: ClusterError) -> None:

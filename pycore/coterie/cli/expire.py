@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from coterie.base.times import format_duration, format_time
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.failures import say
 from coterie.cli.newest import Newest
 from coterie.cli.params import DURATION, TIME
@@ -18,7 +18,7 @@ from coterie.insight import tables
 from coterie.insight.question_engine import Row
 from coterie.insight.questions import expire
 
-DEFAULT = "7d"
+DEFAULT = format_duration(expire.DEFAULT_RETENTION_MS)
 GONE = "gone"  # instead of a state: the log has the group, the coordinator no longer
 OFFSET_FIELDS = (
     *("topic", "partition", "offset", "commit_timestamp", "status", "rule"),
@@ -37,7 +37,7 @@ GROUP_FIELDS = {
 
 
 @click.command("expire")
-@asking.question_options()
+@question_command.question_options()
 @click.option(
     "--now", "now_ms", type=TIME, help="Judge as of TIME; by default the log's newest record's."
 )
@@ -71,13 +71,13 @@ def command(
     status: tuple[str, ...],
     idle: bool,
     by_offset: bool,
-    options: asking.Options,
+    options: question_command.Options,
 ) -> None:
     """Tell which committed offsets are gone or go next, when, and by which of Kafka's rules.
 
     Also which groups are idle, and since when. The table has a line a group, data a row an offset.
     """
-    asking.check(options)
+    question_command.check(options)
     notes = []
     if now_ms is None and options.until_ms is not None:
         now_ms = options.until_ms
@@ -95,14 +95,14 @@ def command(
             return False
         return (not status or row["status"] in status) and (not idle or is_idle(row))
 
-    parts = asking.parts_of(expire.NAME, ask, options, newest=newest)
+    parts = question_command.parts_of(expire.NAME, ask, options, newest=newest)
     rows = (row for part in parts for row in part.rows if matches(row))
 
     def draw(rows: list[Row]) -> Iterable[tables.Piece]:
         known = ask if newest is None else replace(ask, now_ms=newest.ms)
         return (draw_offsets if by_offset else draw_groups)(rows, known, states)
 
-    asking.show(expire.FIELDS, rows, options, draw=draw)
+    question_command.show(expire.FIELDS, rows, options, draw=draw)
     if newest is not None:
         newest_at = format_time(newest.ms)
         say(f"coterie: now is {newest_at}, the log's newest record; --now sets another")

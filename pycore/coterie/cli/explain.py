@@ -10,7 +10,7 @@ import click
 
 from coterie.base.printable import printable
 from coterie.base.times import format_time
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import say
 from coterie.cli.params import at_option, parameter_options
@@ -47,7 +47,7 @@ def number_of_clients(ctx: click.Context, param: click.Parameter, value: str) ->
 
 
 @click.command("explain")
-@asking.question_options()
+@question_command.question_options()
 @at_option
 @server_log_option
 @request_log_options
@@ -69,7 +69,7 @@ def command(
     flap_count: int,
     flap_window_ms: int,
     clients_named: int | None,
-    options: asking.Options,
+    options: question_command.Options,
 ) -> None:
     """Show the life of groups: who joined, left or changed what, and what was committed between.
 
@@ -82,12 +82,12 @@ def command(
     broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     ask = explain.Parameters(flap_count, flap_window_ms, broker_log_lines)
     seen: set[str] = set()
-    parts = asking.parts_of(explain.NAME, ask, options, at_ms=at_ms)
+    parts = question_command.parts_of(explain.NAME, ask, options, at_ms=at_ms)
     rows = rows_of(parts, seen)
-    if not asking.show(
+    if not question_command.show(
         explain.FIELDS, rows, options, draw=partial(draw, clients_named=clients_named)
     ):
-        asking.say_no_group(at_ms)
+        question_command.say_no_group(at_ms)
     for source in (SERVER, REQUESTS):
         say_unmatched(source, [line for line in broker_log_lines if line.source == source], rows)
     if not options.groups:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from coterie.base.times import format_duration
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.params import parameter_options
 from coterie.insight import tables
 from coterie.insight.question_engine import Row
@@ -33,7 +33,7 @@ COLUMNS = {
 
 
 @click.command("growth")
-@asking.question_options()
+@question_command.question_options()
 @click.option(
     "--by",
     type=click.Choice(["group", "topic", "group-topic"]),
@@ -50,7 +50,7 @@ def command(
     interval_ms: int,
     too_often: bool,
     every_ms: int | None,
-    options: asking.Options,
+    options: question_command.Options,
 ) -> None:
     """Tell who fills the topic, what compaction would free now, and what holds it.
 
@@ -60,7 +60,7 @@ def command(
     if every_ms == 0:
         raise click.BadParameter("give a length above 0", param_hint="'--every'")
     ask = growth.Parameters(interval_ms, every_ms)
-    parts = asking.parts_of(growth.NAME, ask, options)
+    parts = question_command.parts_of(growth.NAME, ask, options)
     rows = (row for part in parts for row in part.rows if row["too_often"] or not too_often)
 
     def draw(rows: list[Row]) -> Iterable[tables.Piece]:
@@ -70,7 +70,7 @@ def command(
             return draw_over_time(rows)
         return draw_totals(rows, by.split("-"), top)
 
-    asking.show(growth.FIELDS, rows, options, draw=draw)
+    question_command.show(growth.FIELDS, rows, options, draw=draw)
 
 
 def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[tables.Piece]:
@@ -124,7 +124,6 @@ def gathered(rows: Iterable[Row], by: list[str]) -> dict[tuple[str, ...], list[R
 
 
 def line_of(by: list[str], key: tuple[str, ...], rows: list[Row], whole: Row) -> Row:
-    """Return a line of the table."""
     line: Row = dict(zip(by, key, strict=True))
     line |= {name: sum(row[name] for row in rows) for name in SUMMED}
     often = [row["interval_ms"] for row in rows if row["interval_ms"] is not None]

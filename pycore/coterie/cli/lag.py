@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from coterie.base.times import format_duration
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.group_names import chosen_groups
 from coterie.cli.lag_notes import LostRecords, Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
@@ -21,7 +21,7 @@ SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag"
 
 
 @click.command("lag")
-@asking.question_options()
+@question_command.question_options()
 @click.option(
     "--end-offsets",
     "file",
@@ -46,7 +46,7 @@ def command(
     log_until_ms: int | None,
     latest: bool,
     totalled: bool,
-    options: asking.Options,
+    options: question_command.Options,
 ) -> None:
     """Give the lag of each partition at each time whose end offset is known, and at no other.
 
@@ -55,7 +55,7 @@ def command(
     first unread record was written: between two samples, so it has two ends. A sample that is later
     than the log has the status beyond_log, and an upper bound of the lag.
     """
-    asking.check(options)
+    question_command.check(options)
     if file is None:
         file = sampled_now(at_ms, options)
     options.files.append(file)
@@ -63,24 +63,24 @@ def command(
     if at_ms is not None and ends.timed:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     newest = Newest("--log-until")
-    if ends.timed or asking.until(options, at_ms) is not None or log_until_ms is not None:
+    if ends.timed or question_command.until(options, at_ms) is not None or log_until_ms is not None:
         log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, at_ms)
         newest.ms = log_until_ms
     statuses = Statuses("status")
     ask = lag.Parameters(ends, at_ms, latest, log_until_ms)
-    parts = asking.parts_of(lag.NAME, ask, options, newest=newest)
+    parts = question_command.parts_of(lag.NAME, ask, options, newest=newest)
     lost = LostRecords(ends)
     rows = statuses.of(lost.of(row for part in parts for row in part.rows))
     if totalled:
-        asking.show(lag.TOTALS, lag.totals(rows), options)
+        question_command.show(lag.TOTALS, lag.totals(rows), options)
     else:
-        asking.show(lag.FIELDS, rows, options, draw=draw)
-    say_untimed(ends, asking.until(options, at_ms), newest.ms)
+        question_command.show(lag.FIELDS, rows, options, draw=draw)
+    say_untimed(ends, question_command.until(options, at_ms), newest.ms)
     statuses.say_unknown()
     lost.say_lost()
 
 
-def sampled_now(at_ms: int | None, options: asking.Options) -> str:
+def sampled_now(at_ms: int | None, options: question_command.Options) -> str:
     """Sample the end offsets of a cluster, beside its copy; return the file."""
     if options.logs.servers is None:
         raise click.UsageError("Missing option '--end-offsets'.")
@@ -96,7 +96,7 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield the table of lags, and a table with a line per group."""
     fields = {name: lag.FIELDS[name] for name in SHOWN} | {"behind": "string"}
     drawn = [{**row, "lag": lag_text(row), "behind": behind(row)} for row in rows]
-    yield tables.table(asking.with_trust(fields, rows), drawn)
+    yield tables.table(question_command.with_trust(fields, rows), drawn)
     yield tables.table(lag.TOTALS, latest_totals(rows), "lag of each group, as of its last sample")
 
 

@@ -10,7 +10,7 @@ import click
 
 from coterie.base import prometheus
 from coterie.base.terminal import write_data
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.lag_notes import Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import at_option, log_until_option
@@ -36,7 +36,7 @@ def pattern_option(flag: str, text: str) -> Callable[[Any], Any]:
 
 
 @click.command("metrics")
-@asking.question_options(first=TEXT, excludes=False)
+@question_command.question_options(first=TEXT, excludes=False)
 @at_option
 @pattern_option("--group-filter", "Only groups in whose id REGEX is found.")
 @pattern_option("--group-exclude", "No group in whose id REGEX is found.")
@@ -74,7 +74,7 @@ def command(
     topic_exclude: str | None,
     file: str | None,
     log_until_ms: int | None,
-    options: asking.Options,
+    options: question_command.Options,
 ) -> None:
     """Give each group's offsets, commits, members and rebalances as Prometheus text.
 
@@ -89,29 +89,29 @@ def command(
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     if ends is None and log_until_ms is not None:
         raise click.UsageError("--log-until is for --end-offsets")
-    newest, end_ms = None, asking.until(options, at_ms)
+    newest, end_ms = None, question_command.until(options, at_ms)
     if ends is not None:
         newest = Newest("--log-until")
         if ends.timed or end_ms is not None or log_until_ms is not None:
-            asking.check(options)
+            question_command.check(options)
             log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, end_ms)
             newest.ms = log_until_ms
     losses = options.form != TEXT or "coterie" in names
     ask = metrics.Parameters(
         *(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms, losses)
     )
-    parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms, newest=newest)
+    parts = question_command.parts_of(metrics.NAME, ask, options, at_ms=at_ms, newest=newest)
     statuses = Statuses("lag_status")
     rows = statuses.of(row for part in parts for row in part.rows)
     if options.form == TEXT:
         all_rows = list(rows)
-        with asking.text_out(options.inputs, options.out, options.overwrite) as out:
+        with question_command.text_out(options.inputs, options.out, options.overwrite) as out:
             write_data(prometheus.text_lines(all_rows, names, granularity), out)
         found = bool(all_rows)
     else:
-        found = asking.show(metrics.FIELDS, rows, options)
+        found = question_command.show(metrics.FIELDS, rows, options)
     if not found:
-        asking.say_no_group(at_ms)
+        question_command.say_no_group(at_ms)
     if ends is not None:
         assert newest is not None  # set with the end offsets
         say_untimed(ends, end_ms, newest.ms)

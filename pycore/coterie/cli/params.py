@@ -215,13 +215,13 @@ def at_option(command: Decorated) -> Decorated:
     )(command)
 
 
-def retention_option(text: str) -> Callable[[Decorated], Decorated]:
-    """``--retention DURATION`` as ``retention_ms``: int of ms, Kafka's default if not given."""
+def retention_option(text: str, default_ms: int) -> Callable[[Decorated], Decorated]:
+    """``--retention DURATION`` as ``retention_ms``: int of ms."""
     return click.option(
         "--retention",
         "retention_ms",
         type=DURATION,
-        default="7d",
+        default=format_duration(default_ms),
         show_default=True,
         help=f"The broker's offsets.retention.minutes: {text}.",
     )

@@ -170,7 +170,6 @@ def compaction_lines(summary: Summary, at_ms: int | None) -> list[str]:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from coterie.base.atomic_file import check_file
-from coterie.cli import question_command as asking
+from coterie.cli import question_command
 from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed
 from coterie.cli.group_names import chosen_groups
@@ -23,6 +23,7 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.question_engine import missing_groups
+from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.log.folders import Log
 from coterie.report import markdown
 from coterie.report.gather import gather_log
@@ -52,7 +53,7 @@ from coterie.report.sections import Basis
 @click.option(
     "--now", "now_ms", type=TIME, help="Judge expiry as of TIME; by default the newest record's."
 )
-@retention_option("when offsets expire")
+@retention_option("when offsets expire", DEFAULT_RETENTION_MS)
 @click.option("--title", default="Consumer groups", show_default=True, help="The page's heading.")
 def command(
     logs: Logs,
@@ -97,12 +98,12 @@ def command(
     if missing is not None:
         raise missing
     subtitle = f"From {logs.shown}"
-    with asking.text_out(inputs, out, overwrite) as file:
+    with question_command.text_out(inputs, out, overwrite) as file:
         if form == "markdown":
             file.writelines(markdown.render(whole, title, subtitle, basis, bool(groups)))
         else:
             file.writelines(render(whole, title, subtitle, basis))
-    asking.say_left_out(listing, whole.faults)
+    question_command.say_left_out(listing, whole.faults)
     say_each(whole.clocks.notes())
     say_each(trust_notes(listing, dict(whole.compacted)))
 

@@ -12,8 +12,7 @@ import click
 
 from coterie.base.terminal import write_data
 from coterie.base.times import format_time
-from coterie.cli import question_command as asking
-from coterie.cli import undo_execute as undoing
+from coterie.cli import question_command, undo_execute
 from coterie.cli.failures import Failed, discard_output, explain, say
 from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
@@ -36,13 +35,13 @@ ROWS_SHOWN = 2_000  # beside a file; above, a line per group
 
 
 @click.command("undo")
-@asking.question_options(first=RESET)
+@question_command.question_options(first=RESET)
 @click.option("--all-groups", is_flag=True, help="Every group that has or had offsets.")
 @click.option("--at", "at_ms", type=TIME, help="Go back to TIME.")
 @click.option(
     "--before", "before_ms", type=TIME, help="Go back to just before TIME, as that of a reset."
 )
-@retention_option("when restored offsets would expire")
+@retention_option("when restored offsets would expire", undo.Parameters.retention_ms)
 @click.option(
     "--against-latest",
     is_flag=True,
@@ -80,7 +79,7 @@ def command(
     execute: bool,
     save_file: str | None,
     yes: bool,
-    options: asking.Options,
+    options: question_command.Options,
 ) -> None:
     """Print the offsets that a group had committed at TIME, or just before it, for a reset.
 
@@ -101,7 +100,7 @@ def command(
         raise click.UsageError("--execute needs --bootstrap-server, and no --against-latest")
     if (save_file is not None or yes) and not execute:
         raise click.UsageError(f"{'--yes' if yes else '--save'} is for --execute")
-    parts = asking.parts_of(undo.NAME, undo.Parameters(at_ms, retention_ms), options)
+    parts = question_command.parts_of(undo.NAME, undo.Parameters(at_ms, retention_ms), options)
     rows = [row for part in parts for row in part.rows]
     if without_deleted:
         rows = [row for row in rows if row["change"] != undo.DELETED]
@@ -119,22 +118,22 @@ def command(
         write_reset(rows, at_ms, options)
     else:
         shown = replace(options, form="table") if options.form == RESET else options
-        asking.show(undo.FIELDS, rows, shown, draw=draw)
+        question_command.show(undo.FIELDS, rows, shown, draw=draw)
     say_lines(warnings(rows, at_ms))
     if against_latest and rows:
         raise click.exceptions.Exit(1)
 
 
-def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
+def write_reset(rows: list[Row], at_ms: int, options: question_command.Options) -> None:
     """Write the file; print on standard error what it would change."""
     planned = planned_of(rows, at_ms, options)
     single_group = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
-    with asking.text_out(options.inputs, options.out, options.overwrite) as out:
-        write_data(undoing.reset_lines(planned, with_group=not single_group), out)
+    with question_command.text_out(options.inputs, options.out, options.overwrite) as out:
+        write_data(undo_execute.reset_lines(planned, with_group=not single_group), out)
     _show_beside(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows))
 
 
-def planned_of(rows: list[Row], at_ms: int, options: asking.Options) -> list[Row]:
+def planned_of(rows: list[Row], at_ms: int, options: question_command.Options) -> list[Row]:
     """Return the rows with an offset to restore; raise Failed if there is none."""
     planned = [row for row in rows if row["offset"] is not None]
     if not planned:
@@ -143,7 +142,12 @@ def planned_of(rows: list[Row], at_ms: int, options: asking.Options) -> list[Row
 
 
 def commit_reset(
-    rows: list[Row], at_ms: int, save_file: str | None, options: asking.Options, *, yes: bool
+    rows: list[Row],
+    at_ms: int,
+    save_file: str | None,
+    options: question_command.Options,
+    *,
+    yes: bool,
 ) -> None:
     """Commit the offsets, and output what became of each partition.
 
@@ -154,18 +158,18 @@ def commit_reset(
         line for group, some in by_group(rows).items() for line in risks(group, some, at_ms)
     }  # what has to be agreed to comes with what the cluster has
     notes = [line for line in warnings(rows, at_ms) if line not in agreed]
-    outcomes = undoing.commit_plan(planned, at_ms, save_file, options, notes=notes, yes=yes)
+    outcomes = undo_execute.commit_plan(planned, at_ms, save_file, options, notes=notes, yes=yes)
     form = "table" if options.form == RESET else options.form
     try:
-        asking.show(undoing.FIELDS, outcomes, replace(options, form=form))
+        question_command.show(undo_execute.FIELDS, outcomes, replace(options, form=form))
         sys.stdout.flush()
     except Exception as error:
         if options.out is None:
             discard_output()
         why = explain(error)[1] or "its reader is gone"
         say(f"coterie: the output was not written: {why}; it follows here")
-        _show_beside([tables.table(undoing.FIELDS, outcomes)])
-    if any(row["outcome"] == undoing.FAILED for row in outcomes):
+        _show_beside([tables.table(undo_execute.FIELDS, outcomes)])
+    if any(row["outcome"] == undo_execute.FAILED for row in outcomes):
         raise click.exceptions.Exit(1)
 
 
@@ -175,7 +179,7 @@ def _show_beside(drawn: Iterable[tables.Piece]) -> None:
         show_tables(drawn, sys.stderr)
 
 
-def nothing_planned(rows: list[Row], at_ms: int, options: asking.Options) -> Failed:
+def nothing_planned(rows: list[Row], at_ms: int, options: question_command.Options) -> Failed:
     """Return the error if there is no offset to restore: none existed, or compaction removed it.
 
     The rows do not show which: a group that was deleted since then has no rows. If a clock went
@@ -211,7 +215,9 @@ def draw_groups(rows: list[Row]) -> Iterator[tables.Piece]:
 def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield a table per group: what a reset would change."""
     notes = ("note",) if any(row["note"] for row in rows) else ()
-    fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES, *notes)}, rows)
+    fields = question_command.with_trust(
+        {name: undo.FIELDS[name] for name in (*SHOWN, *TIMES, *notes)}, rows
+    )
     for group, group_rows in by_group(rows).items():
         counts = Counter(row["change"] for row in group_rows)
         summary = ", ".join(

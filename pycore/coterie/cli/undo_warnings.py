@@ -28,7 +28,6 @@ def say_lines(found: Iterable[str]) -> None:
 
 
 def by_group(rows: list[Row]) -> dict[str, list[Row]]:
-    """Return the rows of each group."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row["group_id"], []).append(row)
@@ -151,7 +150,6 @@ def expiry_warnings(group: str, rows: list[Row]) -> Iterator[str]:
 
 
 def partitions(count: int) -> str:
-    """Return a count of partitions."""
     return f"{count} partition" if count == 1 else f"{count} partitions"
 
 

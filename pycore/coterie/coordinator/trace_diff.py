@@ -189,11 +189,11 @@ def compare_responses(
 
 def _without_unknown_epochs(expected: Line, actual: Line) -> Line:
     """Return a response without the leader epochs that the expected one lacks."""
-    wanted, rows = expected.get("partitions"), actual.get("partitions")
-    if actual.get("op") != "offset_fetch" or not isinstance(wanted, list) or wanted == rows:
+    theirs, rows = expected.get("partitions"), actual.get("partitions")
+    if actual.get("op") != "offset_fetch" or not isinstance(theirs, list) or theirs == rows:
         return actual
     without_epoch = [
-        _place(row) for row in wanted if isinstance(row, dict) and "leader_epoch" not in row
+        _place(row) for row in theirs if isinstance(row, dict) and "leader_epoch" not in row
     ]
     if not without_epoch or not isinstance(rows, list):
         return actual

@@ -503,8 +503,6 @@ class RunContext:
 
 
 class ZooKeeperConsumer:
-    """One consumer."""
-
     def __init__(
         self,
         context: RunContext,

@@ -1,6 +1,6 @@
 """Histories: run a consumer application against everything that a group can do to it.
 
-A history is drawn (``drawing``), run in virtual time (``runner``) and judged (``outcome``). What
+A history is drawn (``sampling``), run in virtual time (``runner``) and judged (``outcome``). What
 the ``repr`` of a history needs is here.
 """
 

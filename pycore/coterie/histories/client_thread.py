@@ -26,8 +26,6 @@ class Handed:
 
 
 class ClientThread:
-    """A client and its thread."""
-
     def __init__(self, make: Callable[[], Any], name: str) -> None:
         self._questions: SimpleQueue[Question | None] = SimpleQueue()
         self._answers: SimpleQueue[Any] = SimpleQueue()

@@ -95,8 +95,6 @@ class ConfluentConsumer:
     # The group
 
     def subscribe(self, topics: Iterable[str], listener: Any) -> None:
-        """Subscribe to topics."""
-
         def assigned(_: Any, partitions: list[Any]) -> None:
             self._assigned(listener, partitions)
 

@@ -62,7 +62,6 @@ class Records(list[ConsumerRecord]):
         return list(dict.fromkeys(places))
 
     def records(self, partition: TopicPartition) -> Records:
-        """Return the records of a partition."""
         chosen = (record for record in list.__iter__(self) if record[:2] == partition)
         return Records(self._instance, chosen)
 

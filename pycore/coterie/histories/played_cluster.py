@@ -235,7 +235,6 @@ class PlayedCluster(Cluster):
         self.on_stage("add_partitions", name, total)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic."""
         super().delete_topic(name)
         self.on_stage("delete_topic", name)
 

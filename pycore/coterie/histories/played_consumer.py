@@ -88,7 +88,6 @@ class PlayedConsumer:
     # The application's methods
 
     def subscribe(self, topics: list[str], listener: Any = None) -> None:
-        """Subscribe to topics."""
         calls = _Calls(*(self._thread.handing(getattr(self, f"_{name}")) for name in OWN))
         self._ask(lambda client: client.subscribe(topics, calls))
         self._topics, self._listener = set(topics), listener

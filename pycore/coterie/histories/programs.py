@@ -78,8 +78,6 @@ def _script(path: Path) -> Callable[[], Any]:
 
 
 class MemberProgram(Program):
-    """The program of a member."""
-
     def __init__(self, instance: MemberInstance, process: Process, settings: dict[str, Any]):
         super().__init__(instance.run.cluster, process, settings)
         self.instance = instance

@@ -93,7 +93,6 @@ def checked_plan(**options: Any) -> Plan:
 
 
 def draw_history(choices: Choices, plan: Plan) -> History:
-    """Draw a history of a plan."""
     members = choices.integer(*plan.members)
     concerned = members + (events.Join in plan.events)
     highest = (

@@ -140,7 +140,6 @@ def span(run: tuple[int, int]) -> str:
 
 
 def text_of(note: Note) -> str:
-    """Return a note as text."""
     kind, details = note.kind, note.details
     if kind in ("assigned", "revoked", "lost"):
         return f"on_partitions_{kind}: {names(details)}"

@@ -147,17 +147,17 @@ async def other_listener(place: Place) -> ClusterError | None:
 
 def _difference(found: Spoken, place: Place) -> str | None:
     """Return how a listener differs from what the properties say."""
-    wanted = place.protocol
+    chosen = place.protocol
     if found.kind == HTTP:
         return "an HTTP server answers, and no broker of Kafka; is the port right?"
     if found.kind == OTHER:
         return f"no broker of Kafka answers (it sends {found.banner!r}); is the port right?"
-    if found.kind == KAFKA and found.protocol != wanted:
+    if found.kind == KAFKA and found.protocol != chosen:
         login = ""
-        if found.mechanisms is not None and not wanted.startswith("SASL"):
+        if found.mechanisms is not None and not chosen.startswith("SASL"):
             login = f", with sasl.jaas.config and sasl.mechanism={_any_of(found.mechanisms)}"
         return (
-            f"the listener has security.protocol {found.protocol}, not {wanted}; "
+            f"the listener has security.protocol {found.protocol}, not {chosen}; "
             f"set security.protocol={found.protocol} {FILE}{login}"
         )
     if found.kind == KAFKA and found.mechanisms and place.mechanism not in found.mechanisms:
@@ -165,8 +165,8 @@ def _difference(found: Spoken, place: Place) -> str | None:
             f"the listener has no sasl.mechanism {place.mechanism}; "
             f"set sasl.mechanism={_any_of(found.mechanisms)} {FILE}"
         )
-    if found.tls and not wanted.endswith("SSL"):
-        return f"the listener has TLS; set security.protocol=SSL or SASL_SSL, not {wanted}, {FILE}"
+    if found.tls and not chosen.endswith("SSL"):
+        return f"the listener has TLS; set security.protocol=SSL or SASL_SSL, not {chosen}, {FILE}"
     return None
 
 

@@ -458,7 +458,7 @@ class _Copying:
         return error
 
     async def _pause(self, error: Unavailable) -> None:
-        if not isinstance(error, Damaged):  # which its lane has said
+        if not isinstance(error, Damaged):  # its lane has reported that
             if self._plan.follow and not self._is_waiting:
                 what = "there is room" if isinstance(error, NotWritten) else "it is there"
                 self._observer.notice(f"{error}; trying again until {what}")

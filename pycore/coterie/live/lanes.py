@@ -47,7 +47,7 @@ class CopiedPartition:
     files : PartitionCopy
         Its segments.
     state : CopyState or None
-        What is known of the copy; None before the broker has said where its log begins.
+        What is known of the copy; None before the broker has answered where its log begins.
     position : int
         The offset to request next; it runs ahead of what is written.
     leader_epoch : int
@@ -55,7 +55,7 @@ class CopiedPartition:
     begin_at : int or None
         Where a segment is to begin with the next batch.
     is_listed : bool
-        Whether the broker has said where its log begins and ends.
+        Whether the broker has answered where its log begins and ends.
     is_complete : bool
         Whether the copy had all that the broker had.
     damage : str or None

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coterie.base import malloc_trim as heap
+from coterie.base import malloc_trim
 from coterie.base.times import epoch_ms
 from coterie.live.watcher import Watcher
 from coterie.live.web import Web, trimming
@@ -54,7 +54,7 @@ def watch(watcher: Watcher, options: Options, follow: Follow | None = None) -> N
     CoterieError
         The address cannot be listened on, or ``follow`` failed.
     """
-    heap.keep_little()
+    malloc_trim.keep_little()
     asyncio.run(_watch(watcher, options, follow))
 
 

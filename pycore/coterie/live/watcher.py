@@ -108,7 +108,7 @@ class Watcher:
         self.stopping = False  # a step ends after the partition at hand
         self.failures: dict[str, str] = {}
         self.unsaved: set[int | None] = set()
-        self.why_unsaved: dict[int | None, str] = {}  # each reason is said once
+        self.why_unsaved: dict[int | None, str] = {}  # each is reported once
         self.ends = EndOffsets()
         self.source_failures: dict[str, str] = {}
         self.behind_offsets: int | None = None

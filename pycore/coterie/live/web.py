@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from coterie.base import malloc_trim as heap
+from coterie.base import malloc_trim
 from coterie.base.printable import printable_json
 from coterie.errors import CoterieError
 from coterie.insight.tables import json_lines
@@ -176,7 +176,7 @@ def trimming(work: Callable[[], Any]) -> Callable[[], Any]:
         try:
             return work()
         finally:
-            heap.trim()
+            malloc_trim.trim()
 
     return trimmed
 

@@ -219,7 +219,7 @@ def aggregates_of_sections(
 def tables_of(view: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
     """Return rows as lists, and their number, by group and section.
 
-    A question of several sections is asked once.
+    A question of several sections is answered once.
     """
     by_section: dict[str, dict[str, Row]] = {}
     for name, ask in questions(basis).items():

@@ -74,7 +74,6 @@ RELEASES = {each.name: each for each in (DEFAULT_RELEASE, _KAFKA_4_1, _KAFKA_4_4
 
 
 def release_of(name: Any) -> Release:
-    """Return a release by its name."""
     if not isinstance(name, str) or name not in RELEASES:
         *first, last = map(repr, RELEASES)
         names = f"{', '.join(first)} or {last}"

@@ -41,7 +41,6 @@ def drawn_as(group: Row, view: str) -> str:
 
 
 def list_row(group: Row) -> Row:
-    """Return the row of ``--list``."""
     return {
         "group": group["group_id"],
         "type": group["type"].capitalize(),

@@ -105,7 +105,6 @@ class Summary:
 
     @property
     def fault_count(self) -> int:
-        """The number of all faults."""
         return len(self.faults) + sum(self.more_faults.values())
 
 

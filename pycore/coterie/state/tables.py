@@ -198,7 +198,6 @@ def generations_table(
 
 
 def faults_table(number: int | None, faults: Iterable[Fault]) -> pa.Table:
-    """Return the table ``faults`` of a partition."""
     rows = [{**fault._asdict(), "offsets_partition": number} for fault in faults]
     return _from_rows("faults", rows)
 

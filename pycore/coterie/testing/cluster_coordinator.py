@@ -98,7 +98,6 @@ class CountedCoordinator(GroupCoordinator):
         *,
         group_instance_id: str | None = None,
     ) -> Any:
-        """Send Heartbeat."""
         error = self.beat(self._core.now_ms, group_id, generation_id, member_id, group_instance_id)
         return HeartbeatResponse(error)
 
@@ -169,7 +168,6 @@ class CountedCoordinator(GroupCoordinator):
         return group.size if group is not None else 0
 
     def leads(self, group_id: str, member_id: str) -> bool:
-        """Whether a member leads a group."""
         group = self._core.group(group_id)
         return group is not None and group.is_leader(member_id)
 

@@ -41,8 +41,6 @@ class Brokers(Protocol):
 
 
 class Transactions(TransactionalIds):
-    """The transactions of a cluster."""
-
     def __init__(self, cluster: Brokers) -> None:
         schedule = cluster.schedule
         super().__init__(

@@ -6,9 +6,7 @@ Arrow's pool retain freed memory for the next call: half of what the largest tas
 
 from __future__ import annotations
 
-from coterie.base import malloc_trim as heap
-
-__all__ = ["give_back"]
+from coterie.base import malloc_trim
 
 
 def give_back() -> None:
@@ -16,4 +14,4 @@ def give_back() -> None:
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
-    heap.trim()
+    malloc_trim.trim()

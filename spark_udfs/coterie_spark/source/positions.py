@@ -78,7 +78,6 @@ class Mark:
 
 
 def key_of(partition: int | None) -> str:
-    """Return the key of a partition in positions."""
     return "null" if partition is None else str(partition)
 
 

@@ -69,5 +69,4 @@ class Reconciliation:
 
 
 def member_fields(member: Row) -> Row:
-    """Return the fields of ``MEMBER``."""
     return {name: member[name] for name in MEMBER}

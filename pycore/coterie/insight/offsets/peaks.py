@@ -55,7 +55,9 @@ class Peaks:
         self.known.fit(len(self.keys))
         highest, lowest = self.known["highest"], self.known["lowest"]
         higher = offset > highest[keys]
-        risen, begun = np.zeros((2, len(self.keys)), np.bool_)  # a piece's are not told apart
+        risen, begun = np.zeros(
+            (2, len(self.keys)), np.bool_
+        )  # those of a piece are not distinguished
         risen[keys[higher]], begun[keys[anew]] = True, True
         lower = to < np.where(risen, REMOVED, lowest)[keys]
         shown = higher | lower | begun[keys]

@@ -317,7 +317,7 @@ WORDS = {
 
 
 def reason_text(reason: Reason) -> str:
-    """Return a reason as text, with who asked for it and the log that names it."""
+    """Return a reason as text, with its requester and the log that names it."""
     text = WORDS.get(reason.what, "")
     if reason.request is not None:
         text += f" by {who_asked(reason.request)} [{REQUESTS}]"

@@ -43,7 +43,6 @@ class TopicShares:
         return max(0, self._count + (self._extra > 0) - self._given[member])
 
     def give(self, member: str, numbers: list[int], plan: _Plan) -> None:
-        """Give partitions to a member."""
         plan[member] += [(self.topic, number) for number in numbers]
         self._given[member] += len(numbers)
         self._extra -= self._given[member] > self._count

@@ -45,8 +45,6 @@ class State(Enum):
 
 
 class ProducerState:
-    """The state of a producer."""
-
     def __init__(self, network: NetworkClient, transactional_id: str | None) -> None:
         self._network, self.transactional_id = network, transactional_id
         self.state = State.UNINITIALIZED

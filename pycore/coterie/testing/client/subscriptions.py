@@ -71,7 +71,6 @@ class SubscriptionState(AssignedPartitions):
             )
 
     def subscribe(self, topics: Iterable[str], listener: Any) -> None:
-        """Subscribe to topics."""
         self.set_kind("topics")
         self.listener = listener
         self.topics = frozenset(topics)
@@ -118,7 +117,6 @@ class SubscriptionState(AssignedPartitions):
         self.assign(partitions)
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """Return the state of an assigned partition."""
         state = self.assigned.get(partition)
         if state is None:
             raise IllegalStateError(f"no current assignment for partition {_name(partition)}")
