@@ -129,6 +129,16 @@ def test_an_offset_with_an_own_expire_time_does_not_expire_with_the_others(tmp_p
     assert found == ([text], {"expired"}, {"empty_since"})
 
 
+def test_a_tombstone_without_a_time_may_be_later_than_any_expire_time(tmp_path):
+    """Records of the formats before 0.10."""
+    lost = [(-1, key, None) for _, key, _ in commit(0, {0: 5})]
+    written(tmp_path, old_commit(T0, 5, T0 + DAY), lost)
+    rows = question_rows(tmp_path, explain, explain.Parameters())
+    (text,) = [row["cause"] for row in rows if row["event"] == "offsets_removed"]
+    assert "not expired" not in text
+    assert "expired at the expire time of the commits" in text
+
+
 def test_one_cause_removes_what_is_gone_at_a_moment(tmp_path):
     """A deletion: one of the offsets was committed just before."""
     found = answers(

@@ -146,7 +146,7 @@ class GroupBefore:
             return Way(rule, base_ms, retained, False, deleted)
         if not is_known and (rule in EVERY_COMMIT or (retained and self.may_be_before_2_1)):
             return Way(UNKNOWN, -1, True, True, deleted)
-        is_overdue = own_ms is not None and removed_ms >= own_ms
+        is_overdue = own_ms is not None and not 0 <= removed_ms < own_ms
         if not retained and rule != EXPLICIT:
             # A clock that went back leaves it open.
             is_overdue = not base_ms <= removed_ms < base_ms + retention_ms
