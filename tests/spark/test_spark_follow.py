@@ -235,7 +235,7 @@ def test_a_driver_that_died_while_it_wrote_the_first_offsets_can_start_again(spa
     check(tmp_path)
 
 
-@pytest.mark.parametrize("other", ["0", "mine", ".0.crc"])
+@pytest.mark.parametrize("other", ["0", "mine", ".0.crc", UNWRITTEN.replace(".0.", ".1.")])
 def test_of_offsets_that_may_be_another_query_s_nothing_is_removed(tmp_path, other):
     follower = following.Follower([], tmp_path / "out", tmp_path / "check", STATE)
     follower.begin({})
