@@ -5,7 +5,7 @@ Both see the same callbacks, commits, results and errors, in the same order for 
 
 import pytest
 
-from support.clients import confluent_scripts, kafka_python_scripts
+from support.clients import aiokafka_scripts, confluent_scripts, kafka_python_scripts
 from support.clients.world import by_member, by_the_server, by_the_simulation
 
 PROGRAMS = [
@@ -13,6 +13,7 @@ PROGRAMS = [
     for library, scripts in {
         "confluent_kafka": confluent_scripts,
         "kafka": kafka_python_scripts,
+        "aiokafka": aiokafka_scripts,
     }.items()
     for name in scripts.SCRIPTS
 ]

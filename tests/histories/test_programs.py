@@ -5,7 +5,7 @@ import queue
 import signal
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -207,19 +207,58 @@ def test_a_program_that_swallows_its_end_is_an_error_with_its_member():
         History(members=1, topics={"records": 1}, minutes=1, events=(crash,)).run(program=main)
 
 
-def test_a_program_with_an_event_loop_is_refused():
-    async def main():
-        pass
+def test_an_async_program_is_refused():
+    async def main(): ...
 
-    def within():
-        events = asyncio.new_event_loop()
-        with closing(events):
-            events.run_forever()
-
-    for program, reason in ((main, "program is async"), (within, "asyncio takes no virtual time")):
-        with pytest.raises(CoterieError, match=f"^{reason}"):
-            History(members=1, minutes=1).run(program=program)
+    with pytest.raises(ArgumentError, match=r"^program is async"):
+        History(members=1, minutes=1).run(program=main)
     asyncio.run(main())  # outside of a history
+
+
+async def aiokafka_loop(**settings):
+    from aiokafka import AIOKafkaConsumer
+
+    async with AIOKafkaConsumer(
+        "records", group_id="mine", auto_offset_reset="earliest", **settings
+    ) as consumer:
+        async for message in consumer:
+            await asyncio.to_thread(processed, message)
+            if settings:
+                await consumer.commit()
+
+
+def test_aiokafka_commits_a_message_while_it_is_processed_unless_the_program_commits():
+    run = History(**LONG, events=CRASH).run
+    assert len(run(program=lambda: asyncio.run(aiokafka_loop())).lost) == 1
+    for history in (
+        History(**LONG, events=CRASH),
+        *(random_history(n, minutes=3) for n in range(6)),
+    ):
+        outcome = history.run(program=lambda: asyncio.run(aiokafka_loop(enable_auto_commit=False)))
+        assert (outcome.lost, outcome.stuck) == ([], []), history
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_restart_ends_the_event_loop_as_a_signal_does(handled):
+    ended = []
+
+    async def work():
+        stopped = asyncio.Event()
+        if handled:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+        try:
+            await stopped.wait()
+            ended.append("handled")
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    def main():
+        with suppress(KeyboardInterrupt):
+            asyncio.run(work())
+
+    History(members=2, minutes=1, events=(Restart(at_ms=20_000),)).run(program=main)
+    assert ended == ["handled" if handled else "cancelled"] * 4  # twice each member
 
 
 def test_what_is_neither_an_application_nor_a_program_is_refused():

@@ -1,5 +1,6 @@
 """Applications as they are, on virtual time: modules, clocks, threads and signals."""
 
+import asyncio
 import queue
 import signal
 import sys
@@ -105,6 +106,32 @@ def test_threads_queues_events_pools_and_clocks_share_the_virtual_time():
             ends = list(pool.map(lambda s: (nap(s), time.time())[1], (10, 20, 30)))
             at["pool"] = [end - time.time() for end in ends]
     assert at == {100: 100, 200: 300, 300: 600, "event": 650, "pool": [-30, -20, 0]}
+    assert time.perf_counter() - start < 60
+
+
+def test_event_loops_of_threads_take_virtual_time():
+    at = {}
+
+    async def work(name, seconds):
+        try:
+            await asyncio.wait_for(asyncio.sleep(seconds), 25)
+        except TimeoutError:
+            name = f"{name} too late"
+        at[name] = await asyncio.to_thread(lambda: (time.sleep(1), time.monotonic())[1])
+
+    start = time.perf_counter()
+    with virtual_clients(Cluster({"orders": 1})):
+        workers = [
+            threading.Thread(target=lambda pair=pair: asyncio.run(work(*pair)))
+            for pair in (("one", 10), ("two", 20), ("three", 30))
+        ]
+        for worker in workers:
+            worker.start()
+        asyncio.run(work("main", 15))
+        for worker in workers:
+            worker.join()
+        assert asyncio.run(asyncio.sleep(3600, time.monotonic() + 3600)) == time.monotonic()
+    assert at == {"one": 11, "main": 16, "two": 21, "three too late": 26}
     assert time.perf_counter() - start < 60
 
 

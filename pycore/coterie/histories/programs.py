@@ -145,7 +145,7 @@ class MemberInstance(Instance):
     def busy(self) -> bool:
         """Whether it works on the last message, and does not poll."""
         consumer = None if self.program is None else self.program.consumer
-        if consumer is None or consumer._inner._network.in_poll or consumer._last is None:
+        if consumer is None or consumer.waits or consumer._last is None:
             return False
         topic, partition, offset = consumer._last
         works = self.run.ledger.works.get((topic, partition), ())

@@ -4,7 +4,7 @@ A :class:`Consumer` is a consumer of a :class:`Cluster`, with the methods of Kaf
 :class:`Member` is a scripted client of a group: it acts only when the test calls it. Both speak the
 classic protocol and the consumer protocol; neither sleeps or uses a network. :func:`histories`
 draws what happens to a group, and runs an application in it. :func:`virtual_clients` runs
-applications for confluent-kafka and kafka-python as they are.
+applications for confluent-kafka, kafka-python and aiokafka as they are.
 """
 
 from typing import TYPE_CHECKING

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from coterie._core.structures.schedule import Future as Signal
 from coterie.testing import client
 from coterie.testing.client import errors
 from coterie.testing.process import Process
@@ -23,7 +24,7 @@ class Client:
         self._program, _ = current()
         self._process: Process = self._program.new_process(name)
         self._thread: Process | None = None
-        self._queued_calls = 0
+        self._queued: deque[Signal] = deque()  # of threads that wait for the end of a call
         self._callbacks: deque[Callable[[], None]] = deque()
         self._closed = False
 
@@ -43,7 +44,7 @@ class Client:
             raise self._raised(error) from None
         finally:
             if not nested:
-                self._thread = None
+                self._free()
 
     def _closed_failure(self) -> Exception:
         """Return what a call of a closed client raises."""
@@ -55,19 +56,31 @@ class Client:
 
     def _begin(self, thread: Process) -> None:
         while self._thread is not None:
-            self._queued_calls += 1
+            freed = Signal()
+            self._queued.append(freed)
             self._wake()
-            thread.sleep(1)
-            self._queued_calls -= 1
+            thread.wait(freed)
         self._thread = thread
         self._process._program, self._process._hub = thread._program, thread._hub
 
+    def _free(self) -> None:
+        self._thread = None
+        if self._queued:
+            self._queued.popleft().set()
+
+    @contextmanager
+    def _released(self) -> Iterator[None]:
+        """Let the calls of other threads run meanwhile."""
+        thread = self._thread
+        assert thread is not None
+        self._free()
+        yield
+        self._begin(thread)
+
     def _give_way(self) -> None:
         """Let the calls of other threads run first."""
-        thread, self._thread = self._thread, None
-        assert thread is not None
-        thread.sleep(1)
-        self._begin(thread)
+        with self._released():
+            current()[1].sleep(1)
 
     def _wake(self) -> None:
         """End the wait of a poll."""
@@ -105,6 +118,11 @@ class ConsumerClient(Client):
     _inner: client.Consumer
     _last: tuple[str, int, int] | None = None  # topic, partition and offset of the last record
 
+    @property
+    def waits(self) -> bool:
+        """Whether the application waits for a record."""
+        return self._inner._network.in_poll
+
     def _wake(self) -> None:
         if not self._closed:
             self._inner.wakeup()
@@ -114,7 +132,7 @@ class ConsumerClient(Client):
         try:
             return self._inner.poll(wait_ms)
         except errors.WakeupError:
-            if self._queued_calls:
+            if self._queued:
                 self._give_way()
             return []
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from coterie._core.structures.schedule import Future
 from coterie.errors import CoterieError
@@ -14,6 +16,7 @@ from coterie.testing.process import Process
 from coterie.testing.simulated_cluster import Cluster
 
 _here: ContextVar[tuple[Program, Process] | None] = ContextVar("coterie program", default=None)
+_threads: WeakKeyDictionary[Any, tuple[Program, Process]] = WeakKeyDictionary()  # by greenlet
 
 
 class ClientFailure(Exception):
@@ -74,7 +77,9 @@ class Program:
         process, future = self.new_process(f"{self.process.name} thread"), Future()
 
         def run() -> None:
-            _here.set((self, process))
+            import greenlet
+
+            _threads[greenlet.getcurrent()] = self, process  # asyncio hands contexts to threads
             try:
                 function()
             except CoterieError:
@@ -105,13 +110,21 @@ class Program:
             process.sleep(ms)
             return
         until_ms = process.now_ms + ms
-        self.handle_signal()
         while (left_ms := until_ms - process.now_ms) > 0 or not ms:
-            self._waiting = Future()
-            process.wait(self._waiting, left_ms)
-            self.handle_signal()
+            self.wait(Future(), left_ms)
             if not ms:
                 break
+
+    def wait(self, future: Future, ms: int | None) -> None:
+        """Wait for a result in the present thread, or for a signal to the application."""
+        process = current()[1]
+        if process is not self.process:
+            process.wait(future, ms)
+            return
+        self.handle_signal()
+        self._waiting = future
+        process.wait(future, ms)
+        self.handle_signal()
 
     def interrupt(self) -> None:
         """Send SIGTERM, or SIGINT if only this has a handler."""
@@ -136,7 +149,7 @@ class Program:
 
 def current() -> tuple[Program, Process]:
     """Return the present application and the process of the present thread."""
-    found = _here.get()
+    found = running()
     if found is None:
         raise CoterieError("this is for applications within virtual_clients or a history")
     return found
@@ -144,4 +157,8 @@ def current() -> tuple[Program, Process]:
 
 def running() -> tuple[Program, Process] | None:
     """Return the same, or None outside of an application."""
+    if _threads:
+        found = _threads.get(sys.modules["greenlet"].getcurrent())
+        if found is not None:
+            return found
     return _here.get()

@@ -14,11 +14,12 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from coterie._core.structures.schedule import Future
-from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.errors import ArgumentError, shown
 from coterie.testing.process import Process
 from coterie.testing.programs import Program, running
 from coterie.testing.simulated_cluster import Cluster
 
+Replacement = tuple[Any, str, Any]  # owner, name and stand-in
 EPOCH_S = 1_700_000_000  # what ``time.time()`` is at the begin of virtual time
 MODULES = {  # name -> what stands in for it; a package comes before its modules
     f"{package}{name}": f"coterie.testing.{ours}"
@@ -28,6 +29,8 @@ MODULES = {  # name -> what stands in for it; a package comes before its modules
         ("kafka", "kafka_python", (".consumer.subscription_state", ".producer", ".producer.kafka")),
         ("kafka", "kafka_python", (".producer.future", ".future", ".structs")),
         ("kafka", "kafka_python_errors", (".errors",)),
+        ("aiokafka", "aiokafka", ("", ".consumer", ".producer", ".structs", ".abc")),
+        ("aiokafka", "aiokafka_errors", (".errors",)),
     )
     for name in names
 }
@@ -37,11 +40,11 @@ MODULES = {  # name -> what stands in for it; a package comes before its modules
 def virtual_clients(cluster: Cluster) -> Iterator[None]:
     """Run applications unchanged against a cluster, on virtual time.
 
-    Within, ``import confluent_kafka`` gives :mod:`coterie.testing.confluent`, and ``import kafka``
-    :mod:`coterie.testing.kafka_python`, whether or not the library is installed, also in modules
-    with an earlier import; ``time.sleep``, the clocks of ``time``, and threads of the application
-    are virtual. Afterwards a module that was first
-    imported within, and uses a client, is imported anew.
+    Within, ``import confluent_kafka`` gives :mod:`coterie.testing.confluent`, ``import kafka``
+    :mod:`coterie.testing.kafka_python` and ``import aiokafka`` :mod:`coterie.testing.aiokafka`,
+    whether or not the library is installed, also in modules with an earlier import; ``time.sleep``,
+    the clocks of ``time``, threads and event loops of the application are virtual. Afterwards a
+    module that was first imported within, and uses a client, is imported anew.
 
     Parameters
     ----------
@@ -76,6 +79,8 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
 
     ``spaces``: globals besides those of the loaded modules.
     """
+    from coterie.testing import virtual_loop  # late: few programs have asyncio
+
     changes: list[Replacement] = []
     bound: list[tuple[dict[str, Any], str, Any]] = []
     modules = {name: sys.modules.get(name) for name in MODULES}
@@ -95,7 +100,7 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
                     own = getattr(real, public, None)
                     if callable(own):  # numbers are the same
                         others[id(own)] = getattr(module, public)
-        for owner, name, function in (*_clocks(), *_threads()):
+        for owner, name, function in (*_clocks(), *_threads(), *virtual_loop.replacements()):
             changes.append((owner, name, getattr(owner, name)))
             if not isinstance(owner, type):
                 others[id(getattr(owner, name))] = function
@@ -105,6 +110,7 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
             space[name] = others[id(space[name])]
         yield
     finally:
+        virtual_loop.end()
         for space, name, real in bound:
             space[name] = real
         for owner, name, real in reversed(changes):
@@ -143,7 +149,17 @@ def _origin(value: Any) -> Any:
 
 
 _NOT_APPLICATIONS = (
-    *("coterie", "confluent_kafka", "kafka", "_pytest", "pytest", "hypothesis", "greenlet"),
+    *(
+        "coterie",
+        "confluent_kafka",
+        "kafka",
+        "aiokafka",
+        "asyncio",
+        "_pytest",
+        "pytest",
+        "hypothesis",
+        "greenlet",
+    ),
 )
 
 
@@ -167,14 +183,9 @@ def _spaces() -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, space
 
 
-Replacement = tuple[Any, str, Any]  # owner, name and stand-in
-
-
 def _clocks() -> list[Replacement]:
     """Return the functions of time and of signals; outside of programs each is the real one."""
-    from asyncio import BaseEventLoop  # late: few programs have it
-
-    sleep, install, run_loop = time.sleep, signal.signal, BaseEventLoop.run_forever
+    sleep, install = time.sleep, signal.signal
 
     def virtual_sleep(seconds: float) -> None:
         found = running()
@@ -203,11 +214,6 @@ def _clocks() -> list[Replacement]:
 
         return time, name, virtual
 
-    def run_forever(self: Any) -> None:
-        if running() is not None:
-            raise CoterieError("asyncio takes no virtual time: let the program run without it")
-        run_loop(self)
-
     found: list[Replacement] = [(time, "sleep", virtual_sleep), (signal, "signal", virtual_signal)]
     for name in ("monotonic", "perf_counter"):
         found.append(clock(name, lambda now_ms: now_ms / 1000))
@@ -215,7 +221,6 @@ def _clocks() -> list[Replacement]:
     found.append(clock("time", lambda now_ms: EPOCH_S + now_ms / 1000))
     found.append(clock("time_ns", lambda now_ms: (EPOCH_S * 1000 + now_ms) * 1_000_000))
     monotonic = clock("monotonic", lambda now_ms: now_ms / 1000)[2]
-    found.append((BaseEventLoop, "run_forever", run_forever))
     return [*found, (threading, "_time", monotonic), (queue, "time", monotonic)]
 
 
@@ -233,9 +238,9 @@ def _threads() -> list[Replacement]:
 
     def virtual_join(self: Any, timeout: float | None = None) -> None:
         future, found = getattr(self, "_coterie_future", None), running()
-        if future is None or found is None:
+        if future is None:
             join(self, timeout)
-        else:
+        elif found is not None:  # else its program is over
             found[1].check_alive()
             found[1].wait(future, None if timeout is None else round(timeout * 1000))
 

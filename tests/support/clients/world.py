@@ -80,7 +80,8 @@ def by_the_simulation(kind, name, script):
 def by_member(events, *, counted=False):
     """The events of each consumer.
 
-    Left out: assignments that add nothing, and a commit of the same offsets as the one before it.
+    Left out: assignments that add nothing, a commit of the same offsets as the one before it, and
+    a rebalance that gives back what it took.
     ``counted``: of lists the length counts, as of cooperative rebalances.
     """
     found = {}
@@ -90,6 +91,8 @@ def by_member(events, *, counted=False):
         if counted and isinstance(event[-1], list):
             event = (*event[:-1], len(event[-1]))
         member = found.setdefault(event[0] if event[0] in MEMBERS else "", [])
-        if not member or member[-1] != event:
+        if member[-2:-1] == [event] and member[-1][1] == "revoked" and event[1] == "assigned":
+            member.pop()
+        elif not member or member[-1] != event:
             member.append(event)
     return found

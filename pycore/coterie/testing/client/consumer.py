@@ -197,7 +197,7 @@ class Consumer:
             if assigned and not self._subscriptions.all_valid:
                 self._fetcher.update_positions(deadline_ms)
             records = self._fetcher.collect()
-            if records is None:
+            if records is None and not self._woken:
                 records = self._wait_for_records(deadline_ms)
             if records is not None:
                 return records

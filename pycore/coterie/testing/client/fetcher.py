@@ -189,10 +189,13 @@ class Fetcher:
         next_ms = subscriptions.next_record_ms(network.cluster._topics, sees_ms)
         if next_ms is not None:
             next_ms += now_ms - sees_ms
-        if subscriptions.all_valid:
-            return next_ms
-        resets = (s.retry_ms for s in subscriptions.assigned.values() if s.reset is not None)
-        return earliest(next_ms, *(retry_ms for retry_ms in resets if retry_ms > now_ms))
+        return next_ms if subscriptions.all_valid else earliest(next_ms, self.next_reset_ms())
+
+    def next_reset_ms(self) -> int | None:
+        """Return when it may look up a position again."""
+        now_ms, states = self._network.now_ms, self._subscriptions.assigned.values()
+        resets = (s.retry_ms for s in states if s.reset is not None)
+        return earliest(None, *(retry_ms for retry_ms in resets if retry_ms > now_ms))
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets a partition's position is behind its end."""
