@@ -3,6 +3,7 @@
 import dataclasses
 import mmap
 from functools import partial
+from zlib import crc32
 
 import numpy as np
 from coterie._core.coordinator.consumer.assignors import GroupSpec, Subscriber
@@ -413,8 +414,14 @@ CORE_MAKERS = {
     "Assignment": Assignment,
     "GroupSpec": lambda: GroupSpec({}, {}),
 }  # fmt: skip
+EMPTY_MAP, EMPTY_WHEEL = b"[[],[],[]]", bytes(16) + b"\xff" * 8  # as they are pickled
+
 CORE_GOOD = {
     **GOOD,
+    "_map_of.version": 1, "_map_of.state": EMPTY_MAP, "_map_of.check": crc32(EMPTY_MAP),
+    "_wheel_of.version": 1, "_wheel_of.state": EMPTY_WHEEL, "_wheel_of.check": crc32(EMPTY_WHEEL),
+    "leader_epoch": -1, "metadata": "", "commit_timestamp": 5, "expire_timestamp": -1,
+    "_offset_of.topic_id": "00" * 16,
     "within.least": 0, "within.most": 5, "MappingGuard.data": MAPPING,
     "tracks.fold": lambda: PartitionFold(tracking=(None, None, None)), "tail": [],
     "direction": "request", "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,

@@ -62,14 +62,17 @@ def group_of_newer(key: bytes) -> bytes:
 
 
 def in_several(groups: Mapping[Number, Collection[str]]) -> dict[str, list[Number]]:
-    """Return the partitions of each group that is in several; ``groups``: of each partition."""
+    """Return the partitions of each group that is in several, in order of the groups' ids.
+
+    ``groups``: the groups of each partition.
+    """
     first: dict[str, Number] = {}
     several: dict[str, list[Number]] = {}
     for number, names in groups.items():
         for name in names:
             if first.setdefault(name, number) != number:
                 several.setdefault(name, [first[name]]).append(number)
-    return several
+    return dict(sorted(several.items()))
 
 
 def count_of(numbers: Collection[Number]) -> int | None:

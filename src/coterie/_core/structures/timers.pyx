@@ -490,14 +490,16 @@ cdef class TimerWheel:
             self.stale = 0
         return 0
 
+
 def _wheel_of(version, bytes state, check):
     """Return the wheel of a pickle; its timers are filed anew, in order of their nodes."""
     need_pickled("TimerWheel", version == PICKLED, state, check)
     cdef TimerWheel wheel = TimerWheel.__new__(TimerWheel)
     cdef int64_t i, free_nodes = 0, count = (len(state) - STATE.size) // sizeof(Node)
     wheel.clock_ms, wheel.seq, first_free = STATE.unpack_from(state)
-    wheel.reserve(count)
-    memcpy(wheel.nodes, <const char*>state + <size_t>STATE.size, count * sizeof(Node))
+    if count > 0:
+        wheel.reserve(count)
+        memcpy(wheel.nodes, <const char*>state + <size_t>STATE.size, count * sizeof(Node))
     for i in range(count):
         if wheel.nodes[i].generation & 1:
             wheel.size += 1
