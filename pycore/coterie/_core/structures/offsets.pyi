@@ -1,9 +1,10 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, final
+from typing import Any, TypeVar, final, overload
 
 from coterie.values import OffsetAndMetadata
 
 _Key = tuple[str, int]
+_T = TypeVar("_T")
 
 @final
 class Offset:
@@ -54,6 +55,11 @@ class OffsetMap(Mapping[_Key, Offset]):
     def has_offsets(self) -> bool:
         """Whether the group must stay: for an offset, a pending one, or a producer's entry."""
     def __iter__(self) -> Iterator[_Key]: ...
+    @overload
+    def get(self, key: _Key, default: None = None) -> Offset | None:
+        """Return the offset that readers see, or the default."""
+    @overload
+    def get(self, key: _Key, default: _T) -> Offset | _T: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     def keys(self) -> list[_Key]:  # type: ignore[override]
         """Return the keys of the offsets that readers see."""
