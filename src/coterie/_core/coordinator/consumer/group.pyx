@@ -140,6 +140,8 @@ cdef class Subscriptions:
     cdef bint end(self, str topic, str group_id) except -1:
         """End what a group reads; whether it was the last one."""
         cdef object known = self.groups.get(topic, ())
+        if group_id == self.reader:      # a removed group leaves nothing behind
+            self.before, self.after, self.reader = (), (), None
         if group_id not in known:
             return False
         if len(known) == 1:
