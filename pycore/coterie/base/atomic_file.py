@@ -187,9 +187,12 @@ def atomic_write(target: Path, last_check: Callable[[], object] = lambda: None) 
         with signals_ignored():
             sibling.unlink(missing_ok=True)
         # An error without a number is only its text, which a name would replace.
-        if isinstance(error, OSError) and error.errno is not None:
-            if error.filename in (None, str(sibling), sibling):
-                error.filename = str(target)  # which the user knows
+        if (
+            isinstance(error, OSError)
+            and error.errno is not None
+            and error.filename in (None, str(sibling), sibling)
+        ):
+            error.filename = str(target)  # which the user knows
         raise
 
 
