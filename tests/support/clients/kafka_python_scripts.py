@@ -409,7 +409,10 @@ def deliveries(world):
 
 
 def transactions(world):
-    """Two transactions, one of them aborted; a second producer fences the first."""
+    """Two transactions, one of them aborted.
+
+    What a fenced producer hears first depends on its thread, so no program shows it.
+    """
     chosen = {"bootstrap_servers": world.servers, "transactional_id": "t"}
     world.produce([2])
     member = world.consumer("a", TOPIC)
@@ -430,14 +433,7 @@ def transactions(world):
     world.tried("outside", one.send, TOPIC, b"outside")
     world.tried("committed", member.committed, world.partition(0))
     member.close()
-    two = world.module.KafkaProducer(**chosen)
-    two.init_transactions()
-    world.tried("begin", one.begin_transaction)
-    future = one.send(TOPIC, b"third", partition=2)
-    world.tried("fenced", one.commit_transaction)
-    world.tried("future", future.get, 5)
     one.close()
-    two.close()
     reader = world.consumer("b", group_id=None, isolation_level="read_committed")
     reader.assign([world.partition(2)])
     world.read(1, reader)
