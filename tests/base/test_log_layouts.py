@@ -121,6 +121,18 @@ def test_a_line_in_no_layout_is_none(line):
     assert LogReader().read(line) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ('"a" and "b"', '"a" and "b"'),  # names in marks are no field of CSV
+        ('"a ""b"""', 'a "b"'),
+        ('"', '"'),
+    ],
+)
+def test_only_a_whole_field_of_csv_loses_its_marks(text, read):
+    assert LogReader().read(f"2026-11-28 19:40:31,780 INFO {text}").text == read
+
+
 def test_a_time_without_a_zone_is_of_the_logs_zone_and_a_zone_in_the_line_counts():
     reader = LogReader("+02:00")
     assert reader.read("2026-11-28 21:40:31,780 INFO x").at_ms == AT_MS

@@ -17,10 +17,7 @@ from support.log_writer import batch, commit, commit_key, group_key, group_value
 
 BEGIN_MS = 1_000
 PLAIN = -1
-TRACK = (
-    *("count", "last_log_offset", "last_timestamp", "last_offset", "last_gone"),
-    *("before_offset", "before_gone", "commit_offset", "commit_timestamp"),
-)
+TRACK = ("count", "last_log_offset", "commit_timestamp")
 
 STEPS = st.lists(
     st.tuples(
@@ -71,19 +68,11 @@ def walked(steps, since_ms, until_ms):
 
 
 def track_of(steps, rows, since_ms):
-    gone = [steps[at][0] == "gone" for at in rows]
-    offsets = [-1 if away else steps[at][3] for at, away in zip(rows, gone, strict=True)]
-    commits = [at for at, away in zip(rows, gone, strict=True) if not away]
+    commits = [at for at in rows if steps[at][0] != "gone"]
     times = [time_of(steps[at]) for at in commits]
     return {
         "count": sum(since_ms is None or ms == -1 or ms >= since_ms for ms in times),
         "last_log_offset": rows[-1],
-        "last_timestamp": time_of(steps[rows[-1]]),
-        "last_offset": offsets[-1],
-        "last_gone": gone[-1],
-        "before_offset": offsets[-2] if len(rows) > 1 else None,
-        "before_gone": gone[-2] if len(rows) > 1 else None,
-        "commit_offset": steps[commits[-1]][3] if commits else None,
         "commit_timestamp": commits[-1] if commits else None,
     }
 
@@ -95,9 +84,8 @@ def tracked(state):
         if not row["last"]:
             continue
         track = {name: int(row[name]) for name in TRACK}
-        for name, there in (("before", row["before"]), ("commit", row["commit"])):
-            if not there:
-                track |= {one: None for one in TRACK if one.startswith(name)}
+        if not row["commit"]:
+            track["commit_timestamp"] = None
         found[partial.keys(fold)[place][2]] = track
     return found
 

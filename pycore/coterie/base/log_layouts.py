@@ -62,6 +62,7 @@ _OBJECTS_MAX = 100  # in a line, that are searched for a text
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PATTERNS = tuple(re.compile(pattern, re.DOTALL | re.ASCII) for _, pattern in LAYOUTS)
 _ONE_TIME = re.compile(_TIME, re.ASCII)
+_CSV_FIELD = re.compile(r'"(?:[^"]|"")*"')
 _LOGFMT = re.compile(r'(?:\w+=\S* )*(?:msg|message)=("(?:[^"\\]|\\.)*")', re.ASCII)
 SHOWN = 160  # characters of an example
 
@@ -174,7 +175,7 @@ class LogReader:
 
 def _unquoted(text: str) -> str:
     """Return a text without the quotation marks of CSV or logfmt, which escape its own."""
-    if text.startswith('"') and text.endswith('"'):
+    if _CSV_FIELD.fullmatch(text):
         return text[1:-1].replace('""', '"')
     match = _LOGFMT.match(text) if '="' in text else None
     try:

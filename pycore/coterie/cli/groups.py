@@ -237,11 +237,10 @@ def end_in_log_order(state: PartialState, listing: Listing, named: frozenset[str
         scanned = state.fold(number).segments
         cut = cut_at(segments, scanned, at_ms)
         if cut is not None:
-            groups = groups_in(state.partitions[number])
-            state.partitions[number] = SurveyedLog(segments, state.options, cut=cut).fold
-            state.partitions[number].segments[:] = scanned
-            groups |= groups_in(state.partitions[number])
-            if not named or named & groups:
+            by_times = state.partitions[number]
+            fold = state.partitions[number] = SurveyedLog(segments, state.options, cut=cut).fold
+            fold.segments[:] = scanned
+            if not named or named & (groups_in(by_times) | groups_in(fold)):
                 notes.take(number, (), cut)
     return list(notes.notes())
 

@@ -19,7 +19,7 @@ from coterie.errors import CorruptData, CoterieError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-FORMAT = 13
+FORMAT = 14
 """Increment with each change of the format; it distinguishes builds of one version."""
 
 _OURS = b"coterie "

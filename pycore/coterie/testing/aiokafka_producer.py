@@ -71,7 +71,7 @@ class AIOKafkaProducer(AsyncClient):
             await self._do(self._inner.init_transactions)
 
     async def stop(self) -> None:
-        """Write what is left, and end the producer."""
+        """Write the rest, and end the producer."""
         if not self._closed and self._process.alive:
             await self._do(self._inner.close)
             self._closed = True

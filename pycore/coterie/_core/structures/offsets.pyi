@@ -61,6 +61,7 @@ class OffsetMap(Mapping[_Key, Offset]):
     @overload
     def get(self, key: _Key, default: _T) -> Offset | _T: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+    # Lists, which stay as they are when the map changes; so the views of a Mapping are overridden.
     def keys(self) -> list[_Key]:  # type: ignore[override]
         """Return the keys of the offsets that readers see."""
     def values(self) -> list[Offset]:  # type: ignore[override]

@@ -55,9 +55,8 @@ class Peaks:
         self.known.fit(len(self.keys))
         highest, lowest = self.known["highest"], self.known["lowest"]
         higher = offset > highest[keys]
-        risen, begun = np.zeros(
-            (2, len(self.keys)), np.bool_
-        )  # those of a piece are not distinguished
+        # Those of a piece are not distinguished.
+        risen, begun = np.zeros((2, len(self.keys)), np.bool_)
         risen[keys[higher]], begun[keys[anew]] = True, True
         lower = to < np.where(risen, REMOVED, lowest)[keys]
         shown = higher | lower | begun[keys]

@@ -175,22 +175,14 @@ cdef bytes commit_key(bytes group, bytes topic, int32_t partition)
 # In words, why a record of the classic coordinator cannot be read.
 cdef str detail_of(const Record* record)
 
-# ---- the track of each key: its number of commits, and its last two records in log order ---------
+# ---- the track of each key: its number of commits, and its last records in log order -------------
 
 cdef struct Track:               # all zeros: nothing came; ordinals begin with 1
     int64_t count                # commits of the range, and those without a time
     int64_t last                 # ordinal of the last record
     int64_t last_log_offset
-    int64_t last_timestamp
-    int64_t last_offset
-    int64_t last_gone            # 1: it is a tombstone
-    int64_t before               # ordinal of the record before the last
-    int64_t before_offset
-    int64_t before_gone
     int64_t commit               # ordinal of the last that is no tombstone
-    int64_t commit_offset
     int64_t commit_timestamp
-    int64_t expire_timestamp
 
 cdef struct Tracks:              # keys from `size` on have no track yet
     Track* items
@@ -228,18 +220,12 @@ cdef inline bint is_tracked(const Tracks* tracks, int64_t timestamp) noexcept no
 cdef inline void track_record(Track* to, const Tracks* tracks, const Stamp* stamp,
                               const Value* value) noexcept nogil:
     """Add a record that comes after all others; `value` NULL: a tombstone."""
-    to.before, to.before_offset, to.before_gone = to.last, to.last_offset, to.last_gone
-    to.last = tracks.ordinal
-    to.last_log_offset, to.last_timestamp = stamp.log_offset, stamp.timestamp
-    to.last_gone = value == NULL
+    to.last, to.last_log_offset = tracks.ordinal, stamp.log_offset
     if value == NULL:
-        to.last_offset = -1
         return
     to.count += (stamp.log_offset >= tracks.since_offset
                  or not 0 <= stamp.timestamp < tracks.since_ms)
-    to.commit = tracks.ordinal
-    to.last_offset = to.commit_offset = value.offset
-    to.commit_timestamp, to.expire_timestamp = value.commit_timestamp, value.expire_timestamp
+    to.commit, to.commit_timestamp = tracks.ordinal, value.commit_timestamp
 
 
 cdef inline int track_key(Tracks* tracks, const Table* table, int64_t index, const Stamp* stamp,
@@ -258,28 +244,15 @@ cdef inline void track_merge(Track* to, const Track* other) noexcept nogil:
     """Add another track's records, in whatever order the two stand."""
     to.count = wrap_add(to.count, other.count)
     if other.commit > to.commit:
-        to.commit, to.commit_offset = other.commit, other.commit_offset
-        to.commit_timestamp = other.commit_timestamp
-        to.expire_timestamp = other.expire_timestamp
+        to.commit, to.commit_timestamp = other.commit, other.commit_timestamp
     if other.last > to.last:
-        if to.last > other.before:
-            to.before, to.before_offset, to.before_gone = to.last, to.last_offset, to.last_gone
-        else:
-            to.before, to.before_offset = other.before, other.before_offset
-            to.before_gone = other.before_gone
         to.last, to.last_log_offset = other.last, other.last_log_offset
-        to.last_timestamp, to.last_offset = other.last_timestamp, other.last_offset
-        to.last_gone = other.last_gone
-    elif other.last > to.before:
-        to.before, to.before_offset = other.last, other.last_offset
-        to.before_gone = other.last_gone
 
 
 cdef inline Track track_shifted(const Track* track, int64_t shift) noexcept nogil:
     """The same records, after `shift` others."""
     cdef Track shifted = track[0]
     shifted.last = wrap_add(track.last, shift) if track.last else 0
-    shifted.before = wrap_add(track.before, shift) if track.before else 0
     shifted.commit = wrap_add(track.commit, shift) if track.commit else 0
     return shifted
 

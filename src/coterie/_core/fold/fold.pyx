@@ -330,9 +330,7 @@ cdef enum:
 
 cdef str IN_USE = "this partial state"
 
-TRACK = ("count", "last", "last_log_offset", "last_timestamp", "last_offset", "last_gone", "before",
-         "before_offset", "before_gone", "commit", "commit_offset", "commit_timestamp",
-         "expire_timestamp")     # the fields of `Track`, in its order
+TRACK = ("count", "last", "last_log_offset", "commit", "commit_timestamp")  # `Track`, in its order
 PLACES = ("base_seq", "won_seq", "removed_at")
 NUMBERS = ("batch_offset", "offset", "commit_timestamp", "expire_timestamp", *PLACES)
 
