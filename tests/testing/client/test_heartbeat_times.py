@@ -145,6 +145,18 @@ def test_a_join_that_is_refused_is_repeated_after_a_backoff_in_one_poll():
     assert story.of("assigned") == [[("orders", 0)]]
 
 
+def test_a_join_that_is_fenced_is_repeated_after_a_growing_backoff():
+    # as of a member whose old epoch lives until its session ends: its goodbye was lost
+    story = Story(1, {"coterie.behaviour": "4.1"}, interval_ms=None)
+    error = Error.FENCED_MEMBER_EPOCH
+    story.cluster.network.fail("a", "consumer_group_heartbeat", error, times=6)
+    story.start("a", CONSUMER)
+    story.poll(10_000)
+    joins_ms = [at_ms for at_ms, _, kind, _ in story.notes if kind == "join"]
+    assert [round(ms, -2) for ms in gaps(joins_ms)] == [100, 200, 400, 800, 1000, 1000]
+    assert story.of("assigned") == [[("orders", 0)]]
+
+
 def test_a_member_that_joins_has_no_generation_yet():
     story = Story(1, interval_ms=None)
     consumer = story.start("a", CLASSIC)

@@ -168,6 +168,7 @@ class ConsumerHeartbeats:
                 self._attempts, self._retry_ms = 0, network.now_ms
                 network.forget_coordinator()
             elif response.error != Error.COORDINATOR_LOAD_IN_PROGRESS:
-                self._attempts, self._retry_ms = 0, network.now_ms
+                if member.state is not MemberState.JOINING:  # else it would join without end
+                    self._attempts, self._retry_ms = 0, network.now_ms
                 self._refused(response.error)
         self.arm()
