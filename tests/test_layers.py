@@ -116,7 +116,7 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
             "clock config config_sources ids listeners options releases "
             "rate_limited_log output_budget shutdown topic_configs topic_settings",
             *("context", "services", "cluster", "api", "net"),
-            *("group_waits", "history_adapter", "topics_at_start", "running"),
+            *("auto_clock group_waits", "history_adapter", "topics_at_start", "running"),
             *("access control http http_messages metrics", "serving server_thread", "broker"),
         ],
     }.items()

@@ -177,6 +177,16 @@ def test_it_serves_inside_a_loop_too():
     assert asyncio.run(ask())["errorCode"] == 0
 
 
+def test_a_wait_that_would_stop_an_event_loop_says_what_to_use():
+    async def wait():
+        async with Broker(QUICK) as broker:
+            with pytest.raises(CoterieError, match="stop this event loop, and clients in it: use"):
+                broker.wait_for("g", state="Dead")
+            return await asyncio.to_thread(broker.wait_for, "g", state="Dead")
+
+    assert asyncio.run(wait()) is None
+
+
 def test_idle_connections_are_closed_by_the_wall_clock():
     with Broker({"connections.max.idle.ms": 20}, clock="virtual") as broker:
         sockets.connect(broker).closed(HANG_S)

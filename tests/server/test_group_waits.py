@@ -37,7 +37,7 @@ def test_a_group_is_looked_at_once_at_each_change_and_not_in_between():
             looks.append(group_id)
             return group(states[-1])
 
-        waits = GroupWaits(snapshot, 0)
+        waits = GroupWaits(snapshot, str, 0)
         waits.notice()  # of no interest: nothing waits
         wait = asyncio.ensure_future(waits.wait(STABLE, 3600))
         for _ in range(3):
@@ -60,7 +60,7 @@ def test_a_group_is_looked_at_once_at_each_change_and_not_in_between():
 def test_each_wait_ends_with_its_own_condition():
     async def run():
         states = {"g": group("Empty"), "h": group("Empty")}
-        waits = GroupWaits(states.get, 0)
+        waits = GroupWaits(states.get, str, 0)
         conditions = [STABLE, GroupCondition("h", members=2), GroupCondition("x", state="Dead")]
         pending = [asyncio.ensure_future(waits.wait(each, 3600)) for each in conditions]
         await settle()
@@ -78,9 +78,11 @@ def test_each_wait_ends_with_its_own_condition():
 
 def test_a_condition_that_is_met_needs_no_time_and_another_fails_without_any():
     async def run():
-        waits = GroupWaits({"g": group("Stable")}.get, 7)
+        waits = GroupWaits({"g": group("Stable")}.get, lambda group_id: "waits for rain", 0)
         assert (await waits.wait(STABLE, 0)).state == "Stable"
-        with pytest.raises(CoterieError, match=r"group 'x' is .*, not Stable, after 0 s; .* at 7"):
+        with pytest.raises(
+            CoterieError, match=r"group 'x' is .*, not Stable, after 0 s; it waits for rain"
+        ):
             await waits.wait(GroupCondition("x", state="Stable"), 0)
 
     asyncio.run(run())
@@ -154,6 +156,9 @@ def test_what_a_group_waits_for_is_told_with_the_time():
     assert waiting(*heartbeats, joins) == text
     assert waiting(syncs, *heartbeats, joins) == text
     assert waiting(*heartbeats, syncs) == "waits for syncs until 700; the clock is at 77"
+    found = group("Stable", 1)
+    found.timers = [joins]
+    assert pending_work(found, 77, ["m1", "m2"]) == f"{text} and waits for m1, m2"
     assert state_text(None) == "Dead with 0 members"
     assert state_text(group("Stable", 1)) == "Stable with 1 member"
     assert state_text(group("Empty", 0)) == "Empty with 0 members"

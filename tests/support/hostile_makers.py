@@ -437,7 +437,7 @@ CORE_GOOD = {
     "details": JOIN, "op": 1, "call.member_id": "", "settings": coordinator_config(None),
     "batches": [], "batch": ROWS[0], "error": 0, "complete.base_offset": -1,
     "complete.op": lambda core: [*appends_of(core), made_bare()][0],
-    "group": MAKERS["GroupMetadata"], "timers_of.group": lambda core: core.group("k"),
+    "group": MAKERS["GroupMetadata"],
     "group.group_id": "k", "fold": a_fold, "absorb.later": a_fold,
     "go_back.keys": lambda scan: scan.keys(), "go_back.number": 0,
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],

@@ -195,8 +195,8 @@ def options_of(command_line: dict[str, Any]) -> Options:
     topics = _topics(command_line["topics"])
     refuse_wrong_topics(topics, settings, release)
     places, advertised = _listeners(command_line, settings)
-    beside = {name: _place_beside(name, command_line) for name in ("control", "metrics")}
-    if command_line["clock"] == "virtual" and beside["control"] is None:
+    control = _place_beside("control", command_line)
+    if command_line["clock"] == "virtual" and control is None:
         raise ArgumentError("--clock virtual needs --control, by which the clock is advanced")
     return Options(
         config=config,
@@ -208,7 +208,8 @@ def options_of(command_line: dict[str, Any]) -> Options:
         seed=command_line["seed"],
         users=_users(command_line["sasl_users"], places),
         tls=_tls(command_line, places),
-        **beside,
+        control=control,
+        metrics=_place_beside("metrics", command_line),
     )
 
 

@@ -107,7 +107,7 @@ def snapshot_of(core: Coordinator, group_id: str) -> GroupSnapshot | DescribedCo
         group.supported_protocols,
         group.subscribed_topics,
         group.new_member_added,
-        tuple(TimerSnapshot(*timer) for timer in core.timers_of(group)),
+        tuple(TimerSnapshot(*timer) for timer in core.timers_of(group_id)),
         {key: _value(entry) for key, entry in offsets.items()},
         {key: _value(entry) for key, entry in offsets.pending.items()},
         {

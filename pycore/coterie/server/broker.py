@@ -13,7 +13,7 @@ from coterie.coordinator.recording import Recording
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
 from coterie.server.config import Settings, server_config
-from coterie.server.group_waits import TIMEOUT_S, pending_work
+from coterie.server.group_waits import TIMEOUT_S
 from coterie.server.listeners import chosen_listeners
 from coterie.server.options import (
     MAX_PARTITIONS,
@@ -31,6 +31,7 @@ from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import refuse_wrong_topics
 
 _ANY_PORT = "127.0.0.1:0"
+_CLOCKS = ("wall", "virtual", "auto")
 
 
 class CoordinatorView:
@@ -64,8 +65,9 @@ class Broker:
     data
         None: a log on disk is not served yet.
     clock
-        ``"wall"``, or ``"virtual"``: the time of groups, transactions and retention stands until
-        :meth:`advance`.
+        ``"wall"``; or ``"virtual"``: the time of groups, transactions and retention stands until
+        :meth:`advance`; or ``"auto"``: it also jumps to the end of a rebalance or of an injected
+        delay when clients only wait for that.
     listen
         ``[NAME://]HOST:PORT``, or several; port 0 chooses one. NAME is a protocol, or a name of
         ``listener.security.protocol.map``. By default ``listeners`` of ``config`` counts, else a
@@ -118,8 +120,10 @@ class Broker:
             raise ArgumentError("brokers must be 1: several brokers are not served yet")
         if data is not None:
             raise ArgumentError("data must be None: a log on disk is not served yet")
-        if not isinstance(clock, str) or clock not in ("wall", "virtual"):
-            raise ArgumentError(f"clock must be 'wall' or 'virtual', not {shown(clock)}")
+        if not isinstance(clock, str) or clock not in _CLOCKS:
+            raise ArgumentError(
+                f"clock must be one of {', '.join(map(repr, _CLOCKS))}, not {shown(clock)}"
+            )
         if seed is not None:
             seed = whole(seed, "seed")
         settings = server_config(config, release)
@@ -132,7 +136,8 @@ class Broker:
             places=places,
             advertised=advertised,
             topics=topic_options,
-            virtual=clock == "virtual",
+            virtual=clock != "wall",
+            auto=clock == "auto",
             seed=seed,
             users=_users_of(sasl_users, places),
             tls=context,
@@ -325,7 +330,8 @@ class Broker:
         """Wait until a group has a state, a number of members, or both.
 
         The group is checked after each request and each move of the clock, so a test need not sleep
-        before it moves the clock. A member counts from its first join on.
+        before it moves the clock. A member counts from its first join on. In an event loop it is
+        ``await asyncio.to_thread(broker.wait_for, group_id, members=1)``.
 
         Parameters
         ----------
@@ -347,7 +353,13 @@ class Broker:
         ------
         CoterieError
             The time-out has passed. The message has the group's state and what it waits for.
+            Or an event loop runs in this thread: it would stand still, with its clients.
         """
+        if asyncio._get_running_loop() is not None:
+            raise CoterieError(
+                "wait_for would stop this event loop, and clients in it: "
+                "use `await asyncio.to_thread(broker.wait_for, group_id, ...)`"
+            )
         return self._thread_here().run(
             lambda running: running.wait_for(
                 group_id, state=state, members=members, timeout_s=timeout_s
@@ -365,9 +377,7 @@ class Broker:
         )
         return self._thread_here().call(
             lambda running: [
-                f"group {group_id!r} "
-                + pending_work(running.cluster.groups.snapshot(group_id), self._now(running))
-                for group_id in group_ids
+                f"group {group_id!r} {running.pending_work(group_id)}" for group_id in group_ids
             ]
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coterie.base.arguments import text, whole, within
@@ -62,9 +62,14 @@ def timeout_of(timeout_s: Any) -> float:
     return float(time_s)
 
 
-def pending_work(group: GroupView | None, now_ms: int) -> str:
-    """Describe what a group waits for: ``waits for joins until 3000; the clock is at 0``."""
+def pending_work(group: GroupView | None, now_ms: int, holding: Sequence[str] = ()) -> str:
+    """Describe what a group waits for: ``waits for joins until 3000; the clock is at 0``.
+
+    ``holding``: the members that an automatic clock waits for.
+    """
     clock = f"the clock is at {now_ms}"
+    if holding:
+        clock += f" and waits for {', '.join(holding)}"
     if group is None:
         return f"waits for nothing: it does not exist; {clock}"
     if isinstance(group, DescribedConsumerGroup):
@@ -103,9 +108,14 @@ class GroupWaits:
     It is an object on the cluster's clock, so that groups are checked after each move of it.
     """
 
-    def __init__(self, snapshot: Callable[[str], GroupView | None], now_ms: int) -> None:
+    def __init__(
+        self,
+        snapshot: Callable[[str], GroupView | None],
+        describe: Callable[[str], str],
+        now_ms: int,
+    ) -> None:
         self.now_ms = now_ms
-        self._snapshot = snapshot
+        self._snapshot, self._describe = snapshot, describe
         self._waiting: set[asyncio.Event] = set()
         self._loop = asyncio.get_running_loop()
         self._is_looking = False
@@ -151,7 +161,7 @@ class GroupWaits:
         except asyncio.TimeoutError:
             raise CoterieError(
                 f"group {condition.group_id!r} is {state_text(group)}, not {condition}, after "
-                f"{timeout_s:g} s; it {pending_work(group, self.now_ms)}"
+                f"{timeout_s:g} s; it {self._describe(condition.group_id)}"
             ) from None
         finally:
             self._waiting.remove(event)

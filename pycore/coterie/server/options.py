@@ -183,6 +183,8 @@ class Options:
         Name -> its partitions and settings.
     virtual
         Whether the clock stands until it is advanced.
+    auto
+        Whether a virtual clock also moves when clients only wait for it.
     tls
         An ``ssl.SSLContext`` for listeners with TLS.
     """
@@ -193,6 +195,7 @@ class Options:
     advertised: tuple[Place | None, ...] = ()
     topics: Mapping[str, TopicOptions] = field(default_factory=dict)
     virtual: bool = False
+    auto: bool = False
     seed: int | None = None
     users: Any = None
     tls: Any = None

@@ -13,8 +13,9 @@ from coterie.base.times import epoch_ms
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.api.call import Call, Dispatcher, Handler
 from coterie.server.api.faults import Watch
+from coterie.server.auto_clock import AutoClock
 from coterie.server.cluster import Cluster, Listener, Node
-from coterie.server.group_waits import GroupCondition, GroupWaits, timeout_of
+from coterie.server.group_waits import GroupCondition, GroupWaits, pending_work, timeout_of
 from coterie.server.history_adapter import Stage
 from coterie.server.net.accepting import Acceptor
 from coterie.server.net.listener import ClockDriver, Peer, Peers
@@ -48,6 +49,7 @@ class Running:
         self._watch: Watch | None = None
         self._waits: GroupWaits | None = None
         self._stage: Stage | None = None
+        self._auto: AutoClock | None = None
         config = self.cluster.config
         self._node = Node(config.node_id, rack=config.rack)
         self.cluster.nodes[self._node.id] = self._node
@@ -60,6 +62,10 @@ class Running:
         self._heart = ClockDriver(self._loop, cluster, virtual=self.options.virtual)
         self.dispatcher.call_soon = self._loop.call_soon
         self._peers = Peers(self.dispatcher, self._heart)
+        if self.options.auto:
+            self._auto = AutoClock(cluster, self.watch.delays, self._loop.call_soon)
+            self._peers.on_lost = self._auto.lost
+            self._hear_first(self._auto.hear)
         if ignored := cluster.config.without_effect:
             cluster.log(f"settings that have no effect here: {', '.join(sorted(ignored))}")
         make_topics(cluster, self.options.topics)
@@ -110,6 +116,7 @@ class Running:
         if not self.options.virtual:
             raise CoterieError("the clock is the wall's: time can be advanced with clock='virtual'")
         self.cluster.clock.advance(ms)
+        self._notice()
 
     @property
     def watch(self) -> Watch:
@@ -121,6 +128,8 @@ class Running:
     @property
     def stage(self) -> Stage:
         if self._stage is None:
+            if self.options.auto:
+                raise CoterieError("a history moves the clock itself: it needs clock='virtual'")
             _ = self.watch  # faults come after what the stage does
             self._stage = Stage(self.cluster, self.dispatcher, self._abort_connection)
         return self._stage
@@ -144,18 +153,31 @@ class Running:
     def _group_waits(self) -> GroupWaits:
         """Return the waits for groups; the first call makes requests and clock moves check them."""
         if self._waits is None:
-            cluster, _ = self.cluster, self.watch  # a watched request takes the way of all events
-            observer = self.dispatcher.observer
-            assert observer is not None
-            waits = self._waits = GroupWaits(cluster.groups.snapshot, cluster.now_ms)
+            cluster = self.cluster
+            waits = self._waits = GroupWaits(
+                cluster.groups.snapshot, self.pending_work, cluster.now_ms
+            )
             cluster.clock.add(waits, moved=waits.notice)
-
-            def observe(call: Call, handler: Handler) -> bool:
-                waits.notice()  # which looks after this request was handled
-                return observer(call, handler)
-
-            self.dispatcher.observer = observe
+            self._hear_first(lambda call: waits.notice())  # looks after the request was handled
         return self._waits
+
+    def _hear_first(self, hear: Callable[[Call], None]) -> None:
+        """Call a function with each request before it is handled."""
+        _ = self.watch  # a watched request takes the way of all events
+        observer = self.dispatcher.observer
+        assert observer is not None
+
+        def observe(call: Call, handler: Handler) -> bool:
+            hear(call)
+            return observer(call, handler)
+
+        self.dispatcher.observer = observe
+
+    def pending_work(self, group_id: str) -> str:
+        """Describe what a group waits for, and what keeps an automatic clock from a jump."""
+        group = self.cluster.groups.snapshot(group_id)
+        holding = [] if self._auto is None else self._auto.holding(group_id)
+        return pending_work(group, self.cluster.now_ms, holding)
 
     def move_coordinator(self, group_id: str, node: int | None = None) -> None:
         """Move a group's coordinator to a broker, which loads the group from the log."""
@@ -164,8 +186,9 @@ class Running:
         self._notice()
 
     def _notice(self) -> None:
-        if self._waits is not None:
-            self._waits.notice()
+        for looking in (self._waits, self._auto):
+            if looking is not None:
+                looking.notice()
 
     def _known(self, node_id: Any) -> Node:
         """Return a broker by its id, or, for None, the only broker."""

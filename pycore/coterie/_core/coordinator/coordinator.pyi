@@ -111,5 +111,5 @@ class Coordinator:
         """Return the responses since the last call; see ``Outputs.taken``."""
     def take_appends(self, fresh: deque[AppendOp]) -> None:
         """Append the deferred appends that were begun since the last call."""
-    def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:
-        """Return (kind, member id or None, deadline) of each armed timer of a group."""
+    def timers_of(self, group_id: str) -> list[tuple[str, str | None, int]]:
+        """Return (kind, member id or None, deadline) of each armed timer of a group of any type."""

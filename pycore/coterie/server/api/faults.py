@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from coterie.base.arguments import boolean, within
@@ -116,11 +115,14 @@ class Watch:
     ----------
     requests : deque of dict
         The newest requests, in order of arrival.
+    delays : dict
+        The requests that faults delay, and the time of the clock at which each goes on.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.requests: deque[dict[str, Any]] = deque(maxlen=_MAX_REQUESTS)
+        self.delays: dict[Call, int] = {}
         self._faults: list[Fault] = []
         self._known: dict[int, Fault] = {}
         self._made = 0
@@ -162,20 +164,20 @@ class Watch:
         for fault in self._faults:
             if fault.meets(call):
                 if fault.delay_ms:
-                    apply = _delayed(fault, call, handler)
-                    self._context.timers.call_at(self._context.now_ms + fault.delay_ms, apply)
+                    self._delay(fault, call, handler)
                 else:
                     _apply(fault, call, handler)
                 return False
         return True
 
+    def _delay(self, fault: Fault, call: Call, handler: Handler) -> None:
+        def apply() -> None:
+            del self.delays[call]
+            if not call.connection.closing:
+                _apply(fault, call, handler)
 
-def _delayed(fault: Fault, call: Call, handler: Handler) -> Callable[[], None]:
-    def apply() -> None:
-        if not call.connection.closing:
-            _apply(fault, call, handler)
-
-    return apply
+        self.delays[call] = self._context.now_ms + fault.delay_ms
+        self._context.timers.call_at(self.delays[call], apply)
 
 
 def _apply(fault: Fault, call: Call, handler: Handler) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections import Counter
+from collections.abc import Callable
 from typing import cast
 
 from coterie.server.api.call import Dispatcher
@@ -95,11 +96,18 @@ class ClockDriver:
 
 
 class Peers:
-    """The connections of a server, with their limits on number and idle time."""
+    """The connections of a server, with their limits on number and idle time.
+
+    Attributes
+    ----------
+    on_lost
+        Called with each connection that has ended, and whether its client closed it.
+    """
 
     def __init__(self, dispatcher: Dispatcher, heart: ClockDriver) -> None:
         self.dispatcher, self.cluster, self.heart = dispatcher, dispatcher.cluster, heart
         self.all: dict[Peer, None] = {}
+        self.on_lost: Callable[[Connection, bool], None] | None = None
         self.turns = Turns(lambda function: heart.call_soon(function))
         self.senders = Senders(lambda function: heart.call_soon_threadsafe(function))
         self._of_listener: Counter[str] = Counter()  # by its name
@@ -354,7 +362,10 @@ class Peer(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """End the connection; pending requests go on without a response."""
         self._peers.leaves(self, self._listener.name)
+        by_client = not self.connection.closing
         self.connection.lost()
+        if self._peers.on_lost is not None:
+            self._peers.on_lost(self.connection, by_client)
         backlog, self._backlog = self._backlog, None
         if backlog is not None:
             backlog.clear()

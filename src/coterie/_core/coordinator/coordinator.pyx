@@ -20,11 +20,11 @@ from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol, Joins, Members, Rebalances
 from coterie._core.coordinator.consumer.requests cimport ReplayedAdmin, ReplayedOffsets, group_row
 from coterie._core.coordinator.consumer.heartbeat cimport ClassicMembers, register_heartbeats
-from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
+from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember, Timers
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.runtime cimport (
-    NO_GROUP, RESPONSE, AppendOp, Batch, Decider, Group, MemoryLog, OffsetStore, OutputRow, Outputs,
-    Runtime, Sink, batch_of)
+    NO_GROUP, NO_TIMER, RESPONSE, AppendOp, Batch, Decider, Group, MemoryLog, OffsetStore,
+    OutputRow, Outputs, Runtime, Sink, batch_of)
 from coterie._core.structures.timers cimport TimerWheel
 
 from collections.abc import MutableSequence
@@ -378,6 +378,22 @@ cdef class Coordinator:
         fresh.extend(self.runtime.appends)
         self.runtime.appends.clear()
 
-    def timers_of(self, GroupMetadata group not None):
-        """Return (kind, member id or None, deadline) of each armed timer of a group."""
-        return self.rebalances.timers_of(group)
+    def timers_of(self, str group_id not None):
+        """Return (kind, member id or None, deadline) of each armed timer of a group of any type."""
+        cdef Group group = self.runtime.find(group_id)
+        cdef GroupMetadata classic
+        cdef TimerWheel wheel = self.runtime.wheel
+        cdef ConsumerMember member
+        cdef Timers timers
+        cdef list rows = []
+        if not isinstance(group, ConsumerGroup):
+            classic = self.rebalances.find(group_id)
+            return [] if classic is None else self.rebalances.timers_of(classic)
+        for member in (<ConsumerGroup>group).order:
+            timers = self.consumer.find_timers(group_id, member.member_id)
+            if timers is not None:
+                for kind, handle in (("session", timers.session), ("rebalance", timers.rebalance),
+                                     ("join", timers.join), ("sync", timers.sync)):
+                    if handle != NO_TIMER:
+                        rows.append((kind, member.member_id, wheel.deadline_of(handle)))
+        return rows
