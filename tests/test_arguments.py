@@ -21,7 +21,9 @@ from coterie import (
 )
 from coterie.base import arguments
 from coterie.coordinator.sessions import session_expirations
-from coterie.testing import Member, assignment, subscription
+from coterie.server import Broker
+from coterie.server.api.faults import Fault
+from coterie.testing import Cluster, Member, assignment, subscription
 
 COORDINATOR = {
     "time back": (lambda c: c.advance(999), "now_ms 999 < 1000"),
@@ -243,3 +245,35 @@ def test_a_type_error_of_the_callers_own_comes_through_as_it_is():
 def test_what_no_file_can_be_called_is_no_path(path):
     with pytest.raises(ArgumentError, match="path"):
         arguments.file_path(path, "it")
+
+
+def lose(op):
+    Cluster({"t": 1}).network.lose_response("consumer", op)
+
+
+def refuse(op, error):
+    Cluster({"t": 1}).network.fail("consumer", op, error)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Fault("OffsetComit", error=22), "'OffsetComit' .*; did you mean 'OffsetCommit'"),
+        (lambda: Fault("join_grup", error=22), "'join_grup' .*; did you mean 'JoinGroup'"),
+        (lambda: Fault("xyz", error=22), "'xyz' is no API that is served; they are Produce, "),
+        (lambda: Fault("Fetch", error="IllegalGeneration"), "; did you mean 'ILLEGAL_GENERATION'"),
+        (lambda: Fault("Fetch", error="xyz"), "one of Kafka's errors, not 'xyz'$"),
+        (lambda: Broker(topic={"t": 1}), "argument 'topic'; did you mean 'topics'"),
+        (lambda: Broker().fail("Fetch", eror=22), "argument 'eror'; did you mean 'error'"),
+        (lambda: Broker().wait_for("g", member=1), "argument 'member'; did you mean 'members'"),
+        (lambda: GroupCoordinator().fail_append("NOT_ENOUGH"), "mean 'NOT_ENOUGH_REPLICAS'"),
+        (lambda: GroupCoordinator().handle({"op": "join"}), "'join' is none; did you mean 'join_"),
+        (lambda: lose("OffsetCommit"), "'OffsetCommit' is no op; did you mean 'offset_commit'"),
+        (lambda: lose("xyz"), "'xyz' is no op; the ops are join_group, "),
+        (lambda: refuse("list_ofsets", Error.NOT_COORDINATOR), "did you mean 'list_offsets'"),
+        (lambda: refuse("produce", "NOT_COORDINATR"), "did you mean 'NOT_COORDINATOR'"),
+    ],
+)
+def test_a_wrong_name_comes_with_the_one_that_is_nearest(call, message):
+    with pytest.raises(ArgumentError, match=message):
+        call()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coterie.base import terminal
+from coterie.base.arguments import did_you_mean
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.group_coordinator import GroupCoordinator
@@ -130,10 +131,8 @@ def _marker_options(
         )
     known = inspect.signature(made_by).parameters
     if unknown := [option for option in marker.kwargs if option not in known]:
-        pytest.fail(
-            f"@pytest.mark.{name} has no option {unknown[0]}; they are {', '.join(known)}",
-            pytrace=False,
-        )
+        options = did_you_mean(unknown[0], known) or f"; they are {', '.join(known)}"
+        pytest.fail(f"@pytest.mark.{name} has no option {unknown[0]}{options}", pytrace=False)
     return dict(marker.kwargs)
 
 

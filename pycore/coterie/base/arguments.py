@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from coterie._core.checks import text_of as string
@@ -55,11 +56,24 @@ def integer(value: Any, name: str, bits: int = 32) -> int:
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the most similar known one, if any."""
+    """Return the end of a message about an unknown name: the most similar known one, if any.
+
+    Case and underscores do not count.
+    """
     from difflib import get_close_matches  # only for the message
 
-    similar = get_close_matches(str(name)[:60], known, n=1)
-    return f"; did you mean {similar[0]!r}?" if similar else ""
+    plain = {each.replace("_", "").lower(): each for each in known}
+    similar = get_close_matches(str(name)[:60].replace("_", "").lower(), plain, n=1)
+    return f"; did you mean {plain[similar[0]]!r}?" if similar else ""
+
+
+def unknown_argument(error: TypeError, method: Callable[..., Any]) -> str:
+    """Return Python's message about wrong arguments, with the most similar parameter."""
+    message = str(error)
+    name = message.partition("unexpected keyword argument '")[2].partition("'")[0]
+    return message.partition(". Did you mean")[0] + (
+        did_you_mean(name, signature(method).parameters) if name else ""
+    )
 
 
 def boolean(value: Any, name: str) -> bool:
@@ -174,7 +188,7 @@ def called(method: Callable[P, R]) -> Callable[P, R]:
             # If the call does not fit the signature, the traceback has no frame of the method.
             trace: Any = error.__traceback__  # an error that was raised has one
             if trace.tb_next is None:
-                raise ArgumentError(str(error)) from None
+                raise ArgumentError(unknown_argument(error, method)) from None
             raise
 
     return call

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from coterie.base import arguments
 from coterie.base import consumer_protocol as protocol
-from coterie.base.arguments import sequence, text, whole
+from coterie.base.arguments import did_you_mean, sequence, text, whole
 from coterie.base.operations import ABSENT
 from coterie.consumer_groups import decode_topic_id, encode_topic_id
 from coterie.errors import ArgumentError, shown
@@ -309,6 +309,7 @@ def log_error(fields: Fields, name: str, default: Any) -> int:
         if error not in Error.__members__:
             raise ArgumentError(
                 f"error must be the name of one of Kafka's errors, not {shown(error)}"
+                + did_you_mean(error, Error.__members__)
             )
         error = Error[error]
     return int(error_code(error))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from coterie.base.arguments import did_you_mean
 from coterie.base.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
 from coterie.coordinator import consumer_fields, fields
 from coterie.coordinator.fields import Fields
@@ -31,7 +32,8 @@ _BLANK = {op: each.blank for op, each in OPERATIONS.items()}
 def compile_request(op: Any, fields: Fields) -> Compiled:
     """Check a request in the form of a trace event, and return it in the form of the core."""
     if not isinstance(op, str) or op not in OPS:
-        raise ArgumentError(f"{shown(op)} is no op; the ops are {', '.join(OPS)}")
+        known = did_you_mean(op, OPS) or f"; the ops are {', '.join(OPS)}"
+        raise ArgumentError(f"{shown(op)} is no op{known}")
     return _compiled(op, fields)
 
 
@@ -79,7 +81,8 @@ def arguments_of(request: Any) -> tuple[str, dict[str, Any]]:
         raise ArgumentError(f"request must be a mapping with an op, not {shown(request)}")
     op = request.get("op")
     if not isinstance(op, str) or op not in OPS:
-        raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
+        known = did_you_mean(op, OPS) or f"; the ops are {', '.join(OPS)}"
+        raise ArgumentError(f"op {shown(op)} is none{known}")
     if op != "advance":  # it has no member
         refuse_sugar(request)
     return op, {name: request[name] for name in _NAMES[op] if request.get(name) is not None}

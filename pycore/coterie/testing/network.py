@@ -8,8 +8,13 @@ A timeout has a timer only when the response can no longer come by itself.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from coterie._core.testing.clients import Host
+from coterie.base.arguments import did_you_mean
 from coterie.base.schedule import Schedule
+from coterie.coordinator.fields import log_error
+from coterie.errors import ArgumentError, shown
 from coterie.values import Error
 
 
@@ -23,10 +28,10 @@ class _Fault:
 
 
 class Network:
-    """The faults of all connections; clients have names."""
+    """The faults of all connections; clients have names. ``ops``: those that requests can have."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
+    def __init__(self, schedule: Schedule, ops: Collection[str]) -> None:
+        self._schedule, self._ops = schedule, ops
         self._hosts: dict[str, Host] = {}
 
     def host(self, client: str) -> Host:
@@ -64,11 +69,11 @@ class Network:
 
     def lose_request(self, client: str, op: str | None = None, times: int = 1) -> None:
         """Lose a client's next requests before a broker gets them; ``op``: only those of an API."""
-        self.host(client).faults.append(_Fault("request", op, times))
+        self._add(client, _Fault("request", op, times))
 
     def lose_response(self, client: str, op: str | None = None, times: int = 1) -> None:
         """Lose the responses to a client's next requests, which a broker has carried out."""
-        self.host(client).faults.append(_Fault("response", op, times))
+        self._add(client, _Fault("response", op, times))
 
     def end_faults(self, client: str) -> None:
         """Lose and refuse none of a client's next requests."""
@@ -78,6 +83,13 @@ class Network:
         """Let each request and each response take so much longer from now on; 0: as before."""
         self.host(client).slow_ms = ms
 
-    def fail(self, client: str, op: str, error: Error, times: int = 1) -> None:
+    def fail(self, client: str, op: str, error: Error | str, times: int = 1) -> None:
         """Let a broker refuse a client's next requests of an API, without carrying them out."""
-        self.host(client).faults.append(_Fault("fail", op, times, error))
+        known = Error(log_error({"error": error}, "error", None))
+        self._add(client, _Fault("fail", op, times, known))
+
+    def _add(self, client: str, fault: _Fault) -> None:
+        if fault.op is not None and fault.op not in self._ops:
+            known = did_you_mean(fault.op, self._ops) or f"; the ops are {', '.join(self._ops)}"
+            raise ArgumentError(f"{shown(fault.op)} is no op{known}")
+        self.host(client).faults.append(fault)

@@ -86,7 +86,7 @@ class Cluster:
         self.schedule = Schedule() if schedule is None else schedule
         self.latency_ms = milliseconds(latency_ms, "latency_ms")
         self._racks = _racks_of(racks)
-        self.network = Network(self.schedule)
+        self.network = Network(self.schedule, (*_OF_GROUPS, *_LOCAL))
         self.on_note: Callable[[int, str, str, Any], None] | None = None
         self.on_group_end: Callable[[str], None] | None = None
         self.node, self.loading = 0, False
@@ -391,6 +391,10 @@ def _interval(interval_ms: Any) -> Interval:
     return whole_interval(interval_ms)
 
 
+_OF_GROUPS = (  # the requests of clients that go to the coordinator
+    *("join_group", "sync_group", "heartbeat", "leave_group", "consumer_group_heartbeat"),
+    *("offset_commit", "offset_fetch", "txn_offset_commit"),
+)
 _LOCAL: dict[str, Callable[..., Any]] = {
     "find_coordinator": Cluster._find_coordinator,
     "list_offsets": Cluster._list_offsets,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from coterie.base.arguments import boolean, within
+from coterie.base.arguments import boolean, did_you_mean, unknown_argument, within
 from coterie.coordinator.fields import log_error
 from coterie.errors import ArgumentError, shown
 from coterie.server.api.call import Call, Handler
@@ -132,7 +132,7 @@ class Watch:
         try:
             fault = Fault(api, **how)
         except TypeError as error:
-            raise ArgumentError(str(error)) from None
+            raise ArgumentError(unknown_argument(error, Fault)) from None
         self._faults = [old for old in self._faults if old.left != 0] + [fault]
         self._made += 1
         fault.id = self._made
@@ -200,8 +200,8 @@ def _key_of(api: object) -> int:
             return key
     elif isinstance(api, int) and api in NAMES:
         return api
-    names = ", ".join(NAMES.values())
-    raise ArgumentError(f"{shown(api)} is no API that is served; they are {names}")
+    known = did_you_mean(api, NAMES.values()) or f"; they are {', '.join(NAMES.values())}"
+    raise ArgumentError(f"{shown(api)} is no API that is served{known}")
 
 
 def _groups_of(call: Call) -> list[str]:
