@@ -56,6 +56,7 @@ class Message:
     topic = staticmethod(lambda: "t")
     partition = staticmethod(lambda: 1)
     timestamp = staticmethod(lambda: (1, 77))
+    headers = staticmethod(lambda: [("h", b"1")])
 
     def offset(self):
         return self._offset
@@ -220,7 +221,8 @@ def test_a_poll_waits_for_the_first_record_only_and_takes_no_more_than_it_may(ma
     client, real = make(max_poll_records=2)
     real.answers["poll"] = [Message(4), Message(5, key=None, value=None), Message(6)]
     assert client.poll(1500) == [
-        ConsumerRecord("t", 1, 4, 77, "k", "v"), ConsumerRecord("t", 1, 5, 77, None, None),
+        ConsumerRecord("t", 1, 4, 77, "k", "v", (("h", b"1"),)),
+        ConsumerRecord("t", 1, 5, 77, None, None, (("h", b"1"),)),
     ]  # fmt: skip
     assert real.take() == [("poll", 1.5), ("poll", 0)]
     assert [record.offset for record in client.poll(20)] == [6]

@@ -11,7 +11,7 @@ import pytest
 
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories import Crash, History, Restart, processed, random_history, store
-from coterie.testing import virtual_clients
+from coterie.testing import confluent, virtual_clients
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "group.id": "mine", "auto.offset.reset": "earliest"}
 
@@ -107,6 +107,24 @@ def test_a_program_whose_thread_has_died_is_stuck_though_its_consumer_is_at_the_
     outcome = History(members=1, topics={"records": 1}, minutes=2).run(program=main)
     assert [item[:4] for item in outcome.stuck] == [("records", 0, 3, 12)]
     assert "a thread died: ValueError" in outcome.timeline()
+
+
+def test_an_exception_that_a_client_led_to_ends_the_member_and_others_the_run():
+    def program(wrong):
+        def handle(consumer, message):
+            processed(message)
+            try:
+                consumer.seek(wrong)
+            except Exception as error:
+                raise LookupError("wrapped") from error
+
+        loop({}, handle)
+
+    once = {"members": 1, "topics": {"records": 1}, "minutes": 1}
+    nowhere = confluent.TopicPartition("nowhere", 0, 0)
+    assert History(**once).run(program=lambda: program(nowhere)).errors
+    with pytest.raises(LookupError):
+        History(**once).run(program=lambda: program(None))
 
 
 @pytest.mark.parametrize("handled", [False, True])

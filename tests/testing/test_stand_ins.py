@@ -66,6 +66,63 @@ def test_modules_first_imported_within_have_the_real_clients_afterwards(tmp_path
     assert issubclass(main_again.Own, confluent_kafka.Consumer)
 
 
+def test_classes_of_an_application_inherit_from_the_stand_ins_within():
+    aiokafka = pytest.importorskip("aiokafka")
+
+    class Listener(aiokafka.ConsumerRebalanceListener):
+        on_partitions_revoked = on_partitions_assigned = print
+
+    class Own(aiokafka.AIOKafkaConsumer):
+        async def first(self):
+            async with self:
+                return await self.getone()
+
+    async def read():
+        one = Own(group_id="g", auto_offset_reset="earliest")
+        one.subscribe(["orders"], listener=Listener())
+        return (await one.first()).offset
+
+    with virtual_clients(Cluster({"orders": 1}, interval_ms=1000)):
+        assert asyncio.run(read()) == 0
+    assert Own.__bases__ == (aiokafka.AIOKafkaConsumer,)
+    assert Listener.__bases__ == (aiokafka.ConsumerRebalanceListener,)
+
+
+def test_other_modules_of_an_installed_library_use_the_stand_ins_within():
+    pytest.importorskip("confluent_kafka")
+    pytest.importorskip("aiokafka")
+    for name in [one for one in sys.modules if one.startswith("confluent_kafka.serialization")]:
+        del sys.modules[name]
+    with virtual_clients(Cluster({"orders": 1})):
+        from aiokafka.helpers import create_ssl_context
+        from confluent_kafka.serialization import SerializationError, StringDeserializer
+
+        assert StringDeserializer()(b"text") == "text"
+        assert issubclass(SerializationError, confluent.KafkaException)
+        assert create_ssl_context().check_hostname
+    from confluent_kafka.serialization import SerializationError as Real
+
+    assert not issubclass(Real, confluent.KafkaException)
+
+
+def test_a_producer_that_polls_waits_and_lets_others_produce_meanwhile():
+    at = []
+
+    def poll(producer):
+        while not at:
+            producer.poll(1.0)
+
+    with virtual_clients(Cluster({"orders": 1}, interval_ms=None)):
+        producer = confluent.Producer({})
+        poller = threading.Thread(target=poll, args=(producer,))
+        poller.start()
+        time.sleep(10.5)
+        producer.produce("orders", b"v", on_delivery=lambda *_: at.append(time.monotonic()))
+        poller.join()
+    assert len(at) == 1
+    assert 10.5 < at[0] < 10.6
+
+
 def test_the_modules_of_kafka_python_are_found_in_each_way_to_import_them():
     with virtual_clients(Cluster({"orders": 1})):
         import kafka.consumer.group as group

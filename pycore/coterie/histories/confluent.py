@@ -258,8 +258,9 @@ def _places(partitions: Iterable[Any]) -> list[TopicPartition]:
 
 
 def _record(message: Any) -> ConsumerRecord:
-    key, value = message.key(), message.value()
+    data = message.key(), message.value()
+    key, value = (None if each is None else each.decode() for each in data)
+    place = message.topic(), message.partition(), message.offset()
     return ConsumerRecord(
-        *(message.topic(), message.partition(), message.offset(), message.timestamp()[1]),
-        *(None if each is None else each.decode() for each in (key, value)),
+        *place, message.timestamp()[1], key, value, tuple(message.headers() or ())
     )

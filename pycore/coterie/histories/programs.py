@@ -94,6 +94,13 @@ class MemberProgram(Program):
         run.ledger.note(run.schedule.now_ms, self.instance.name, "a thread died", repr(error))
 
 
+def _is_of_client(error: BaseException | None) -> bool:
+    """Whether an exception of a client, or of a write, led to this one."""
+    while error is not None and not isinstance(error, ClientFailure | WriteFailed):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 class MemberInstance(Instance):
     """A member that runs a program."""
 
@@ -114,7 +121,9 @@ class MemberInstance(Instance):
             pass
         except SystemExit as error:
             failed = error if error.code else None
-        except (ClientFailure, WriteFailed) as error:
+        except Exception as error:
+            if not _is_of_client(error):
+                raise
             failed = error
         if failed is not None:
             self.run.schedule.call_soon(self.fail, process, failed)

@@ -88,7 +88,7 @@ class ConsumerRecord:
     checksum: int | None
     serialized_key_size: int
     serialized_value_size: int
-    headers: tuple[tuple[str, bytes], ...]
+    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class ConsumerRebalanceListener(ABC):
@@ -151,6 +151,7 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
         super().__init__(str(self._config["client_id"]))
         own = self._program.settings
         self._config |= {name.replace(".", "_"): own[name] for name in own if name != STRATEGY}
+        self._group_id = self._config["group_id"]
         try:
             chosen = _settings(self._config) | own
             self._inner = client.Consumer(self._program.cluster, chosen, process=self._process)
@@ -189,7 +190,7 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
         """Connect, and wait for the first assignment."""
         self._started = True
         self._program.run_in_thread(self._run)
-        while self._places.auto_assigned and self._config["group_id"] and not self._assigned:
+        while self._places.auto_assigned and self._group_id and not self._assigned:
             await self._news(LONG_S, self._config["retry_backoff_ms"] / 1000)
 
     @property
@@ -213,7 +214,7 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
             current()[1].sleep(self._config["retry_backoff_ms"])
 
     def _take_part(self) -> None:
-        if self._topics and self._config["group_id"] is None:
+        if self._topics and self._group_id is None:
             self._assign_all()
         if self._places.kind is None:
             self._inner._network.wait(self._process.now_ms + FOR_EVER_MS)
@@ -300,14 +301,14 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
         """Subscribe to topics, or to those that begin with a match of an expression."""
         if bool(topics) == bool(pattern):
             raise TypeError("You should provide either `topics` or `pattern`")
-        if not isinstance(topics, tuple | set | list):
+        if topics and not isinstance(topics, tuple | set | list):
             raise TypeError("Topics should be list of strings")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener should be an instance of ConsumerRebalanceListener")
         with self._quickly():
-            self._topics = set(topics)
+            self._topics = set(topics or ())
             self._pattern = re.compile(f"(?:{pattern}).*") if pattern else None
-            if self._config["group_id"] is not None:
+            if self._group_id is not None:
                 chosen: Any = self._pattern or list(topics)
                 self._inner.subscribe(chosen, self._adapted(listener))
             else:
@@ -339,8 +340,9 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
     def unsubscribe(self) -> None:
         """Leave the group without a call of the listener."""
         self._places.listener, self._topics, self._pattern = None, set(), None
-        with self._quickly():
-            self._inner.unsubscribe()
+        if not self._closed:  # after stop it does nothing
+            with self._quickly():
+                self._inner.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, outside of the group."""
@@ -353,7 +355,7 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
 
     def subscription(self) -> set[str]:
         """Return the subscribed topics."""
-        return set(self._places.topics) if self._config["group_id"] else set(self._topics)
+        return set(self._places.topics) if self._group_id else set(self._topics)
 
     # Records
 
@@ -414,7 +416,7 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
         return records
 
     def _shown(self, record: Record) -> ConsumerRecord:
-        topic, number, offset, at_ms, key, value = record
+        topic, number, offset, at_ms, key, value, headers = record
         self._last = topic, number, offset
         raw = bytes_of(key), bytes_of(value)
         names = "key_deserializer", "value_deserializer"
@@ -423,7 +425,7 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
             for name, of in zip(names, raw, strict=True)
         )
         sizes = size_of(raw[0]), size_of(raw[1])
-        return ConsumerRecord(topic, number, offset, at_ms, 0, key, value, None, *sizes, ())
+        return ConsumerRecord(topic, number, offset, at_ms, 0, key, value, None, *sizes, headers)
 
     def __aiter__(self) -> AIOKafkaConsumer:
         if self._closed:
@@ -541,7 +543,7 @@ class AIOKafkaConsumer(AsyncClient, ConsumerClient):
     # Commits
 
     def _group(self) -> None:
-        if self._config["group_id"] is None:
+        if self._group_id is None:
             raise IllegalOperation("Requires group_id")
 
     async def commit(self, offsets: Any = None) -> None:

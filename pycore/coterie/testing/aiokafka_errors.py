@@ -19,13 +19,16 @@ _ALL: dict[str, type[Exception]] = {
     **{name: getattr(kafka_python_errors, name) for name in kafka_python_errors.__all__},
     **{
         name: type(name, (KafkaError,), {"__module__": __name__})
-        for name in ("ProducerClosed", "ProducerFenced", "RecordTooLargeError")
+        for name in (
+            *("ProducerClosed", "ProducerFenced", "RecordTooLargeError", "KafkaUnavailableError"),
+            *("AuthenticationFailedError", "AuthenticationMethodNotSupported"),
+        )
     },
 }
 _ALL |= {  # from 45 on its names lack the ending
     kind.__name__.removesuffix("Error"): kind for kind in map(for_code, range(45, 80))
 }
-_ALL |= {"CorruptRecordException": for_code(2), "StaleLeaderEpochCodeError": for_code(13)}
+_ALL |= {"InvalidMessageError": for_code(2), "StaleLeaderEpochCodeError": for_code(13)}
 globals().update(_ALL)
 
 __all__ = [*("ConsumerStoppedError", "IllegalOperation"), *_ALL]  # noqa: PLE0604

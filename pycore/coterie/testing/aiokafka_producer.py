@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from coterie.testing import client
@@ -44,6 +45,35 @@ class RecordMetadata(NamedTuple):
     timestamp: int | None
     timestamp_type: int
     log_start_offset: int | None
+
+
+class BatchBuilder:
+    """Records of a batch; it has no limit of size."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+        self._records: list[tuple[bytes | None, bytes | None, Any]] = []
+        self._closed = False
+
+    def append(self, *, timestamp: int | None, key: Any, value: Any, headers: Any = ()) -> Any:
+        """Add a record; return None if the batch is closed."""
+        if self._closed:
+            return None
+        name, content = self._producer._serialized(key, value)
+        self._records.append((name, content, headers or ()))
+        return SimpleNamespace(offset=len(self._records) - 1, timestamp=timestamp)
+
+    def close(self) -> None:
+        """Take no more records."""
+        self._closed = True
+
+    def closed(self) -> bool:
+        """Whether it takes no more records."""
+        return self._closed
+
+    def record_count(self) -> int:
+        """Return the number of records."""
+        return len(self._records)
 
 
 class AIOKafkaProducer(AsyncClient):
@@ -103,13 +133,7 @@ class AIOKafkaProducer(AsyncClient):
         if transactional and self._inner._state.state is not State.IN_TRANSACTION:
             raise IllegalOperation("Can't send messages while not in transaction")
         assert partition is None or partition in numbers, "Unrecognized partition"
-        name, content = (
-            bytes_of(serializer(of) if serializer else of)
-            for serializer, of in (
-                (self._config["key_serializer"], key),
-                (self._config["value_serializer"], value),
-            )
-        )
+        name, content = self._serialized(key, value)
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
 
         def delivered(written: Any, error: errors.KafkaError | None) -> None:
@@ -120,8 +144,37 @@ class AIOKafkaProducer(AsyncClient):
             found = RecordMetadata(*tp, tp, written.offset, self._process.now_ms, 0, 0)
             self._soon(ended, future, found, None)
 
-        self._inner.send(topic, content, name, partition=partition, callback=delivered)
+        more = tuple(headers or ())
+        self._inner.send(
+            topic, content, name, partition=partition, headers=more, callback=delivered
+        )
         return future
+
+    def _serialized(self, *pair: Any) -> list[bytes | None]:
+        """Return a key and a value as bytes."""
+        names = "key_serializer", "value_serializer"
+        chosen = [self._config[name] or (lambda of: of) for name in names]
+        return [bytes_of(call(of)) for call, of in zip(chosen, pair, strict=True)]
+
+    def create_batch(self) -> BatchBuilder:
+        """Return an empty batch of records."""
+        return BatchBuilder(self)
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int
+    ) -> asyncio.Future[RecordMetadata]:
+        """Send the records of a batch; return a future of the first one's RecordMetadata."""
+        batch.close()
+        plain = {"key_serializer": None, "value_serializer": None}
+        config, self._config = self._config, self._config | plain
+        try:
+            first, *_ = [
+                await self.send(topic, value, key, partition, None, headers)
+                for key, value, headers in batch._records
+            ]
+        finally:
+            self._config = config
+        return first
 
     async def send_and_wait(self, *args: Any, **named: Any) -> RecordMetadata:
         """Send a record, and wait until it is written."""

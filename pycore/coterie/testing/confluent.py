@@ -19,6 +19,7 @@ from coterie.testing.confluent_types import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "KafkaException",
     "Message",
     "Producer",
+    "TopicCollection",
     "TopicPartition",
     "libversion",
     "version",

@@ -326,15 +326,15 @@ class Consumer(ConfluentClient, ConsumerClient):
         return [Message(t, n, OFFSET_INVALID, error=failed) for t, n in places]
 
     def _returned(self, record: ConsumerRecord) -> Message:
-        topic, number, offset, at_ms, key, value = record
+        topic, number, offset, at_ms, key, value, headers = record
         self._last = topic, number, offset
         place = self._progress.get((topic, number))
         if place is not None:
             place.position = offset + 1
             if self._stores:
                 place.stored, place.metadata = offset + 1, None
-        timestamp = TIMESTAMP_CREATE_TIME, at_ms
-        return Message(topic, number, offset, bytes_of(key), bytes_of(value), timestamp=timestamp)
+        content = bytes_of(key), bytes_of(value), list(headers) or None
+        return Message(topic, number, offset, *content, timestamp=(TIMESTAMP_CREATE_TIME, at_ms))
 
     def _own_error(self) -> Message | None:
         """Return an earlier error, that of a late poll, or of an unknown topic."""

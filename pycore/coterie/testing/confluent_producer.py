@@ -58,6 +58,8 @@ class Producer(ConfluentClient):
     ) -> None:
         """Send a message in the background; ``poll`` and ``flush`` call the callback."""
         content, name = bytes_of(value), bytes_of(key)
+        pairs = headers.items() if isinstance(headers, dict) else headers or ()
+        more = tuple((of, bytes_of(data)) for of, data in pairs)
         call = on_delivery or callback or self._on_delivery
         with self._call():
             self._length += 1
@@ -66,12 +68,15 @@ class Producer(ConfluentClient):
                 number, offset = (partition, OFFSET_INVALID) if written is None else written[1:]
                 failed = None if error is None else translated(error)
                 stamp = TIMESTAMP_CREATE_TIME, self._process.now_ms
-                message = Message(topic, number, offset, name, content, headers, failed, stamp)
+                data = name, content, list(more) or None
+                message = Message(topic, number, offset, *data, failed, stamp)
                 self._callbacks.append(lambda: self._reported(call, failed, message))
 
             number = None if partition < 0 else partition
             try:
-                self._inner.send(topic, content, name, partition=number, callback=delivered)
+                self._inner.send(
+                    topic, content, name, partition=number, headers=more, callback=delivered
+                )
             except errors.KafkaTimeoutError as error:
                 delivered(None, error)
 
@@ -84,9 +89,15 @@ class Producer(ConfluentClient):
         """Run the callbacks of written messages; wait for the first one up to ``timeout``."""
         with self._call():
             deadline_ms = self._deadline(timeout)
-            while not self._callbacks and self._length and self._left(deadline_ms):
+            while not self._callbacks and self._left(deadline_ms):
                 self._inner._network.wait(deadline_ms)
+                self._program.handle_signal()
+                if self._queued:
+                    self._give_way()
             return self._serve()
+
+    def _wake(self) -> None:
+        self._inner._network.wake()
 
     def flush(self, timeout: float = -1) -> int:
         """Wait until all messages are written or have failed; return the count of the rest."""

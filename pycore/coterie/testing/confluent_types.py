@@ -151,6 +151,13 @@ class TopicPartition:
         return self._place < other._place
 
 
+class TopicCollection:
+    """Topics by their names, for an admin client."""
+
+    def __init__(self, topic_names: list[str]) -> None:
+        self.topic_names = topic_names
+
+
 class Message:
     """A record, or an error in place of one."""
 

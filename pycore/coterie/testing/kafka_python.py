@@ -7,6 +7,7 @@ hears of a first join. The protocol is that of :class:`coterie.testing.Consumer`
 :class:`coterie.testing.Producer`.
 """
 
+from coterie.testing.kafka_python_admin import KafkaAdminClient
 from coterie.testing.kafka_python_consumer import KafkaConsumer
 from coterie.testing.kafka_python_producer import KafkaProducer
 from coterie.testing.kafka_python_types import (
@@ -25,6 +26,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "Future",
+    "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaProducer",
     "OffsetAndMetadata",

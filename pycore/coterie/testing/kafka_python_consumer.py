@@ -23,6 +23,7 @@ from coterie.testing.kafka_python_types import (
     Future,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    headers_size,
     size_of,
 )
 from coterie.testing.program_client import ConsumerClient, bytes_of
@@ -241,15 +242,16 @@ class KafkaConsumer(PythonClient, ConsumerClient):
                 return records
 
     def _shown(self, record: Record) -> ConsumerRecord:
-        topic, number, offset, at_ms, key, value = record
+        topic, number, offset, at_ms, key, value, headers = record
         self._last = topic, number, offset
         raw = bytes_of(key), bytes_of(value)
         names = "key_deserializer", "value_deserializer"
-        read = [_read(self.config[name], topic, of) for name, of in zip(names, raw, strict=True)]
-        sizes = size_of(raw[0]), size_of(raw[1])
-        return ConsumerRecord(
-            topic, number, 0, offset, at_ms, 0, read[0], read[1], [], None, *sizes, -1
+        more = list(headers)
+        key, value = (
+            _read(self.config[name], topic, more, of) for name, of in zip(names, raw, strict=True)
         )
+        sizes = size_of(raw[0]), size_of(raw[1]), headers_size(more)
+        return ConsumerRecord(topic, number, 0, offset, at_ms, 0, key, value, more, None, *sizes)
 
     def __iter__(self) -> KafkaConsumer:
         return self
@@ -480,7 +482,7 @@ def _shown_offset(at: Any) -> OffsetAndMetadata:
     return OffsetAndMetadata(at.offset, at.metadata or "", at.leader_epoch)
 
 
-def _read(deserializer: Any, topic: str, data: bytes | None) -> Any:
+def _read(deserializer: Any, topic: str, headers: list[Any], data: bytes | None) -> Any:
     """Return what a deserializer makes of a key or a value: a function, or an object."""
     if deserializer is None:
         return data
@@ -488,6 +490,6 @@ def _read(deserializer: Any, topic: str, data: bytes | None) -> Any:
     if method is None:
         return deserializer(data)
     try:
-        return method(topic, [], data)
+        return method(topic, headers, data)
     except TypeError:  # as of version 2
         return method(topic, data)

@@ -9,8 +9,8 @@ from coterie.testing.programs import ClientFailure
 from coterie.values import Error
 
 
-class KafkaError(ClientFailure):
-    """Base of all."""
+class KafkaError(ClientFailure, RuntimeError):
+    """Base of all; of kafka-python 3 it is no RuntimeError."""
 
     retriable = False
     invalid_metadata = False
@@ -50,6 +50,7 @@ class AuthorizationError(BrokerResponseError):
 _OF_THE_CLIENT: dict[type[KafkaError], str] = {  # base -> names
     KafkaError: "CommitFailedError IllegalArgumentError IllegalStateError KafkaConfigurationError "
     "KafkaProtocolError NoBrokersAvailable NoOffsetForPartitionError QuotaViolationError "
+    "CorrelationIdError IncompatibleBrokerVersion InvalidReceiveError LogTruncationError "
     "UnknownBrokerIdError UnrecognizedBrokerVersion UnsupportedCodecError TransactionAbortedError",
     RetriableError: "Cancelled KafkaTimeoutError MetadataEmptyBrokerList NodeNotReadyError "
     "TooManyInFlightRequests",
@@ -75,6 +76,7 @@ _OLD_NAMES = {  # of version 2
     "GroupLoadInProgressError": Error.COORDINATOR_LOAD_IN_PROGRESS,
     "GroupCoordinatorNotAvailableError": Error.COORDINATOR_NOT_AVAILABLE,
     "NotCoordinatorForGroupError": Error.NOT_COORDINATOR,
+    "CorruptRecordException": Error.CORRUPT_MESSAGE,
 }
 
 

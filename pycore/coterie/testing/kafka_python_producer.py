@@ -14,6 +14,7 @@ from coterie.testing.kafka_python_types import (
     ConsumerGroupMetadata,
     Future,
     RecordMetadata,
+    headers_size,
     size_of,
 )
 from coterie.testing.topics import TopicPartition
@@ -69,13 +70,18 @@ class KafkaProducer(PythonClient):
         """Send a record in the background; return a future of its RecordMetadata."""
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
-        name = self._bytes("key", topic, key)
-        content = self._bytes("value", topic, value)
+        more = [] if headers is None else headers
+        if not isinstance(more, list):
+            raise TypeError("headers must be list-type")
+        if not all(map(_is_header, more)):
+            raise TypeError("All headers items must be (str, bytes) tuples")
+        name = self._bytes("key", topic, more, key)
+        content = self._bytes("value", topic, more, value)
         future = Future()
         with self._call():
             if partition is not None and partition not in self.partitions_for(topic):
                 raise ValueError(f"Unrecognized partition {partition} for topic {topic}")
-            sizes = size_of(name), size_of(content), -1
+            sizes = size_of(name), size_of(content), headers_size(more)
 
             def delivered(written: Any, error: errors.KafkaError | None) -> None:
                 if error is not None:
@@ -84,14 +90,19 @@ class KafkaProducer(PythonClient):
                 tp, at_ms = TopicPartition(*written[:2]), self._process.now_ms
                 future.success(RecordMetadata(*tp, tp, written.offset, at_ms, None, *sizes))
 
-            self._inner.send(topic, content, name, partition=partition, callback=delivered)
+            self._inner.send(
+                *(topic, content, name),
+                partition=partition,
+                headers=tuple(more),
+                callback=delivered,
+            )
         return future
 
-    def _bytes(self, what: str, topic: str, data: Any) -> bytes | None:
+    def _bytes(self, what: str, topic: str, headers: list[Any], data: Any) -> bytes | None:
         serializer = self.config[f"{what}_serializer"]
         if serializer is not None:
             method = getattr(serializer, "serialize", None)
-            data = serializer(data) if method is None else method(topic, [], data)
+            data = serializer(data) if method is None else method(topic, headers, data)
         if data is None or isinstance(data, bytes | bytearray | memoryview):
             return None if data is None else bytes(data)
         raise TypeError(f"Unsupported type for serialized {what}: {type(data)}")
@@ -154,3 +165,12 @@ class KafkaProducer(PythonClient):
             with self._call():
                 self._inner.close()
                 self._closed = True
+
+
+def _is_header(item: Any) -> bool:
+    return (
+        isinstance(item, tuple)
+        and len(item) == 2
+        and isinstance(item[0], str)
+        and isinstance(item[1], bytes)
+    )

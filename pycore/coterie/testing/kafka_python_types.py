@@ -53,7 +53,7 @@ class ConsumerRecord(NamedTuple):
     timestamp_type: int
     key: Any
     value: Any
-    headers: list[tuple[str, bytes]]
+    headers: list[tuple[str, bytes | None]]
     checksum: int | None
     serialized_key_size: int
     serialized_value_size: int
@@ -174,3 +174,8 @@ class Future:
 def size_of(data: bytes | None) -> int:
     """Return the size of a key or a value; None: -1."""
     return -1 if data is None else len(data)
+
+
+def headers_size(headers: list[tuple[str, bytes | None]]) -> int:
+    """Return the size of headers; none: -1."""
+    return sum(len(name.encode()) + len(data or b"") for name, data in headers) or -1

@@ -147,6 +147,11 @@ class Program:
         raise KeyboardInterrupt
 
 
+def forget() -> None:
+    """Forget the threads of applications, which have ended; a lock of a log may live on."""
+    _threads.clear()
+
+
 def current() -> tuple[Program, Process]:
     """Return the present application and the process of the present thread."""
     found = running()

@@ -9,14 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.machinery import PathFinder
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from coterie._core.structures.schedule import Future
 from coterie.errors import ArgumentError, shown
 from coterie.testing.process import Process
-from coterie.testing.programs import Program, running
+from coterie.testing.programs import Program, forget, running
 from coterie.testing.simulated_cluster import Cluster
 
 Replacement = tuple[Any, str, Any]  # owner, name and stand-in
@@ -25,15 +27,19 @@ MODULES = {  # name -> what stands in for it; a package comes before its modules
     f"{package}{name}": f"coterie.testing.{ours}"
     for package, ours, names in (
         ("confluent_kafka", "confluent", ("", ".cimpl", ".error")),
+        ("confluent_kafka", "confluent_admin", (".admin",)),
         ("kafka", "kafka_python", ("", ".consumer", ".consumer.group", ".consumer.fetcher")),
         ("kafka", "kafka_python", (".consumer.subscription_state", ".producer", ".producer.kafka")),
         ("kafka", "kafka_python", (".producer.future", ".future", ".structs")),
+        ("kafka", "kafka_python_admin", (".admin", ".admin.client")),
         ("kafka", "kafka_python_errors", (".errors",)),
         ("aiokafka", "aiokafka", ("", ".consumer", ".producer", ".structs", ".abc")),
+        ("aiokafka", "aiokafka_admin", (".admin", ".admin.client")),
         ("aiokafka", "aiokafka_errors", (".errors",)),
     )
     for name in names
 }
+LIBRARIES = {name for name in MODULES if "." not in name}
 
 
 @contextmanager
@@ -84,13 +90,15 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
     changes: list[Replacement] = []
     bound: list[tuple[dict[str, Any], str, Any]] = []
     modules = {name: sys.modules.get(name) for name in MODULES}
-    loaded = set(sys.modules)
+    loaded, paths = set(sys.modules), _paths()
     others: dict[int, Any] = {}  # the stand-in of each object, by its identity
+    rebased: list[tuple[type, tuple[type, ...]]] = []
     try:
         for name, ours in MODULES.items():
             module = importlib.import_module(ours)
             real = modules[name]
             sys.modules[name] = module
+            vars(module)["__path__"] = paths[name.partition(".")[0]]
             package, _, last = name.rpartition(".")
             if package:
                 vars(sys.modules[package]).setdefault(last, module)
@@ -100,6 +108,7 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
                     own = getattr(real, public, None)
                     if callable(own):  # numbers are the same
                         others[id(own)] = getattr(module, public)
+                        rebased += _rebase(own, getattr(module, public))
         for owner, name, function in (*_clocks(), *_threads(), *virtual_loop.replacements()):
             changes.append((owner, name, getattr(owner, name)))
             if not isinstance(owner, type):
@@ -111,6 +120,9 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         virtual_loop.end()
+        forget()
+        for kind, bases in reversed(rebased):
+            kind.__bases__ = bases
         for space, name, real in bound:
             space[name] = real
         for owner, name, real in reversed(changes):
@@ -120,13 +132,47 @@ def stand_ins(*spaces: dict[str, Any]) -> Iterator[None]:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = before
-        _forget({name: space for name, space in _spaces() if name not in loaded})
+        for ours in MODULES.values():
+            vars(sys.modules[ours]).pop("__path__", None)
+        rest = {name for name in sys.modules.keys() - loaded if _is_of_library(name)}
+        for name in rest:  # they use the stand-ins
+            del sys.modules[name]
+        _forget({name: space for name, space in _spaces() if name not in loaded}, rest)
 
 
-def _forget(spaces: dict[str, dict[str, Any]]) -> None:
+def _rebase(real: Any, ours: Any) -> Iterator[tuple[type, tuple[type, ...]]]:
+    """Let an application's subclasses of a real class inherit from its stand-in.
+
+    Yield each with its bases before. Those of a class that is written in C cannot.
+    """
+    kinds: list[type] = real.__subclasses__() if isinstance(real, type) else []
+    for kind in kinds:
+        before = kind.__bases__
+        if not _is_of_library(kind.__module__):
+            with suppress(TypeError):
+                kind.__bases__ = tuple(ours if base is real else base for base in before)
+                yield kind, before
+
+
+def _is_of_library(name: str) -> bool:
+    return name.partition(".")[0] in LIBRARIES
+
+
+def _paths() -> dict[str, list[str]]:
+    """Return where each library, if it is installed, has the modules that nothing stands in for."""
+    found = {}
+    for library in LIBRARIES:
+        spec = PathFinder.find_spec(library)
+        roots = (spec.submodule_search_locations if spec else None) or ()
+        parts = [name.split(".")[1:] for name in MODULES if name.partition(".")[0] == library]
+        found[library] = [str(Path(root, *part)) for root in roots for part in parts]
+    return found
+
+
+def _forget(spaces: dict[str, dict[str, Any]], stale: set[str]) -> None:
     """Let modules be imported anew that use the clients, or others of these modules that do."""
     clients = [sys.modules[name] for name in MODULES.values()]
-    stale = {_origin(getattr(client, name)) for client in clients for name in client.__all__}
+    stale |= {_origin(getattr(client, name)) for client in clients for name in client.__all__}
     stale = (stale | {client.__name__ for client in clients}) - {None}
     while found := {
         name
@@ -148,19 +194,9 @@ def _origin(value: Any) -> Any:
     return value.__module__ if issubclass(type(value), type | FunctionType) else None
 
 
-_NOT_APPLICATIONS = (
-    *(
-        "coterie",
-        "confluent_kafka",
-        "kafka",
-        "aiokafka",
-        "asyncio",
-        "_pytest",
-        "pytest",
-        "hypothesis",
-        "greenlet",
-    ),
-)
+_NOT_APPLICATIONS = LIBRARIES | {
+    *("coterie", "asyncio", "_pytest", "pytest", "hypothesis", "greenlet")
+}
 
 
 def _bound(

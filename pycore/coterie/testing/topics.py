@@ -39,6 +39,7 @@ class ConsumerRecord(NamedTuple):
     timestamp: int
     key: Any
     value: Any
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class _Phase(NamedTuple):
@@ -56,6 +57,7 @@ class _Appended(NamedTuple):
     key: Any
     value: Any
     producer_id: int | None = None
+    headers: Any = ()
     control: bool = False
 
 
@@ -83,9 +85,11 @@ class PartitionLog(LogEnds):
         if interval_ms is not None:
             self._phase = _Phase(self._stopped, first_ms, interval_ms)
 
-    def append(self, now_ms: int, key: Any, value: Any, producer_id: int | None = None) -> int:
+    def append(
+        self, now_ms: int, key: Any, value: Any, producer_id: int | None = None, headers: Any = ()
+    ) -> int:
         """Append a record now; return its offset. With a producer id it is transactional."""
-        offset = self._append(now_ms, _Appended(now_ms, key, value, producer_id))
+        offset = self._append(now_ms, _Appended(now_ms, key, value, producer_id, headers))
         if producer_id is not None:
             self._open.setdefault(producer_id, offset)
         return offset
@@ -163,10 +167,11 @@ class PartitionLog(LogEnds):
     def _record(self, offset: int, committed: bool) -> ConsumerRecord | None:
         at = bisect_left(self._offsets, offset)
         if at < len(self._offsets) and self._offsets[at] == offset:
-            timestamp, key, value, producer_id, control = self._appended[at]
+            timestamp, key, value, producer_id, headers, control = self._appended[at]
             if control or (committed and self._is_aborted(producer_id, offset)):
                 return None
-            return ConsumerRecord(self.topic, self.partition, offset, timestamp, key, value)
+            place = self.topic, self.partition, offset
+            return ConsumerRecord(*place, timestamp, key, value, headers)
         return self._generated_record(offset, offset - at)
 
     def _generated_record(self, offset: int, number: int) -> ConsumerRecord:

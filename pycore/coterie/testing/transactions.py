@@ -23,7 +23,7 @@ CHECK_MS = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
 MARKER_RETRY_MS = 20
 MOST_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
 OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 50  # offsets.topic.num.partitions
-Records = Mapping[TopicPartition, list[tuple[Any, Any]]]  # key and value of each record
+Records = Mapping[TopicPartition, list[tuple[Any, ...]]]  # key, value, perhaps headers
 
 
 class Brokers(Protocol):
@@ -104,7 +104,7 @@ class Transactions(TransactionalIds):
         producer_id: int,
         epoch: int,
         sequence: int,
-        batch: list[tuple[Any, Any]],
+        batch: list[tuple[Any, ...]],
         transactional: bool,
     ) -> int | Error:
         topic = self._cluster._topics.get(tp.topic)
@@ -119,7 +119,7 @@ class Transactions(TransactionalIds):
             return last[2]
         log, now_ms = topic.logs[tp.partition], self._cluster.schedule.now_ms
         marked = producer_id if transactional else None
-        first, *_ = [log.append(now_ms, key, value, marked) for key, value in batch]
+        first, *_ = [log.append(now_ms, key, value, marked, *more) for key, value, *more in batch]
         self._last[producer_id, tp] = epoch, sequence, first
         return first
 

@@ -291,8 +291,16 @@ async def deliveries(world):
         future = await producer.send(TOPIC, "v", b"k", partition=1)
         sent = await future
         world.note(sent.topic, sent.partition, sent.offset, world.shown(sent.topic_partition))
-        sent = await producer.send_and_wait(TOPIC, "w", partition=1)
+        sent = await producer.send_and_wait(TOPIC, "w", partition=1, headers=[("h", b"1")])
         world.note(sent.offset, sent.timestamp_type)
+        batch = producer.create_batch()
+        for n in range(3):
+            world.note(batch.append(key=b"k", value=f"{n}", timestamp=None).offset)
+        world.note(batch.record_count(), batch.closed())
+        batch.close()
+        world.note(batch.append(key=None, value="4", timestamp=None), batch.closed())
+        sent = await (await producer.send_batch(batch, TOPIC, partition=1))
+        world.note(sent.partition, sent.offset)
         await world.tries("nothing", producer.send, TOPIC)
         await world.tries("alien", producer.send, TOPIC, "v", partition=9)
         await world.tries("partitions", producer.partitions_for, TOPIC)
@@ -302,6 +310,29 @@ async def deliveries(world):
         found = await one.getone()
         world.note(world.shown(found), found.key, found.headers, found.checksum)
         world.note(found.serialized_key_size, found.serialized_value_size)
+        found = [await one.getone() for _ in range(4)]
+        world.note([(each.offset, each.key, each.value, each.headers) for each in found])
+
+
+async def topics(world):
+    """An admin client: what becomes of topics."""
+    admin = __import__("aiokafka.admin").admin
+    one = admin.AIOKafkaAdminClient(bootstrap_servers=world.servers)
+    await one.start()
+    new = [admin.NewTopic("one", 1, 1), admin.NewTopic("two", 2, 1), admin.NewTopic(TOPIC, 1, 1)]
+    found = await one.create_topics(new)
+    world.note(sorted(row[:2] for row in found.topic_errors))
+    await one.create_topics([admin.NewTopic("unmade", 1, 1)], validate_only=True)
+    await one.create_partitions({"one": admin.NewPartitions(3)})
+    await world.tries("alien", one.create_partitions, {"alien": admin.NewPartitions(3)})
+    for each in sorted(await one.describe_topics(["one", "two"]), key=lambda of: of["topic"]):
+        numbers = sorted(part["partition"] for part in each["partitions"])
+        world.note(each["topic"], each["error_code"], each["is_internal"], numbers)
+    world.note(sorted({"one", "two", "unmade", TOPIC} & set(await one.list_topics())))
+    found = await one.delete_topics(["one", "alien"])
+    world.note(sorted(row[:2] for row in found.topic_error_codes))
+    world.note("one" in await one.list_topics())
+    await one.close()
 
 
 async def transactions(world):
@@ -360,7 +391,7 @@ SCRIPTS = {
     script.__name__: _run(script)
     for script in (
         a_loop, automatic_commits, commits, rebalances, calls_in_listeners, a_listener_that_raises,
-        positions, all_partitions, batches, refused_commits, no_offset, deliveries, transactions,
-        values,
+        positions, all_partitions, batches, refused_commits, no_offset, deliveries, topics,
+        transactions, values,
     )
 }  # fmt: skip

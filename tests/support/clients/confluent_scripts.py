@@ -380,8 +380,9 @@ def deliveries(world):
         at = message.topic(), message.partition(), message.offset()
         world.note("delivered", error, *at, message.key(), message.value())
 
-    producer.produce(TOPIC, "v", "k", 1, on_delivery=delivered)
-    producer.produce(TOPIC, value=b"w", key=None, partition=1, callback=delivered)
+    producer.produce(TOPIC, "v", "k", 1, on_delivery=delivered, headers={"h": "1"})
+    headers = [("h", b"1"), ("h", None)]
+    producer.produce(TOPIC, value=b"w", partition=1, callback=delivered, headers=headers)
     world.tried("length", len, producer)
     world.tried("flush", producer.flush)
     world.tried("length", len, producer)
@@ -392,6 +393,30 @@ def deliveries(world):
     found = world.read(2, one)
     world.note([(m.key(), m.headers(), len(m), m.timestamp()[0], m.topic()) for m in found])
     one.close()
+
+
+def topics(world):
+    """An admin client: what becomes of topics."""
+    admin = __import__("confluent_kafka.admin").admin
+    one = admin.AdminClient({"bootstrap.servers": world.servers})
+
+    def tried(what, futures):
+        for name, future in futures.items():
+            world.tried(f"{what} {name}", future.result, 10)
+
+    new = [admin.NewTopic("one"), admin.NewTopic("two", 2, 1), admin.NewTopic(TOPIC, 1)]
+    tried("create", one.create_topics([*new, admin.NewTopic("none", 0)]))
+    tried("check", one.create_topics([admin.NewTopic("unmade", 1)], validate_only=True))
+    parts = [admin.NewPartitions("one", 3), admin.NewPartitions("two", 1)]
+    tried("grow", one.create_partitions([*parts, admin.NewPartitions("alien", 2)]))
+    described = one.describe_topics(world.module.TopicCollection(["one", "two"]))
+    for name, future in described.items():
+        found = future.result(10)
+        world.note(name, found.name, found.is_internal, [part.id for part in found.partitions])
+    listed = one.list_topics(timeout=10).topics
+    world.note([(name, len(listed[name].partitions)) for name in ("one", "two", TOPIC)])
+    tried("delete", one.delete_topics(["one", "alien"]))
+    world.note("one" in one.list_topics(timeout=10).topics)
 
 
 def transactions(world):
@@ -481,7 +506,7 @@ SCRIPTS = {
         a_loop, commits, stored_offsets, automatic_commits, rebalances, cooperative_rebalances,
         offsets_in_on_assign, assignments_of_the_wrong_kind,
         a_callback_that_raises, assigned_partitions, refused_commits, a_pause_over_a_rebalance,
-        commits_in_callbacks, no_offset, unknown_topic, late_poll, deliveries, transactions, values,
-        settings_of_a_deployed_application,
+        commits_in_callbacks, no_offset, unknown_topic, late_poll, deliveries, topics, transactions,
+        values, settings_of_a_deployed_application,
     )
 }  # fmt: skip

@@ -384,12 +384,14 @@ def deliveries(world):
     producer = world.module.KafkaProducer(
         bootstrap_servers=world.servers, value_serializer=lambda of: of and of.encode()
     )
-    future = producer.send(TOPIC, "v", b"k", partition=1)
+    future = producer.send(TOPIC, "v", b"k", [("h", b"12")], partition=1)
     future.add_callback(lambda extra, sent: world.note("a", "sent", extra, sent.offset), "first")
     future.add_errback(lambda error: world.note("a", "failed", error))
     sent = future.get(10)
     world.note(sent.topic, sent.partition, sent.offset, world.shown(sent.topic_partition))
-    world.note(sent.serialized_key_size, sent.serialized_value_size)
+    world.note(sent.serialized_key_size, sent.serialized_value_size, sent.serialized_header_size)
+    world.tried("headers", producer.send, TOPIC, "v", headers={"h": b"1"})
+    world.tried("header", producer.send, TOPIC, "v", headers=[("h", "1")])
     world.note(future.is_done, future.succeeded(), future.failed(), future.retriable())
     time.sleep(0.1)
     world.tried("nothing", producer.send, TOPIC)
@@ -404,8 +406,41 @@ def deliveries(world):
     one.assign([world.partition(1)])
     (found,) = world.read(1, one)
     world.note(found.key, found.serialized_key_size, found.serialized_value_size)
+    world.note(found.headers, found.serialized_header_size)
     world.note(found.topic, found.checksum, found.timestamp_type, found.leader_epoch)
     one.close()
+
+
+def topics(world):
+    """An admin client: what becomes of topics."""
+    admin = __import__("kafka.admin").admin
+    one = world.module.KafkaAdminClient(bootstrap_servers=world.servers)
+
+    def tried(what, call, *args, **named):
+        found = world.tried(what, lambda: _errors(call(*args, **named)))
+        assert found is None or found
+
+    tried("create", one.create_topics, [admin.NewTopic("one"), admin.NewTopic("two", 2, 1)])
+    tried("again", one.create_topics, {TOPIC: {"num_partitions": 1}}, raise_errors=False)
+    world.tried("again", one.create_topics, [TOPIC])
+    tried("check", one.create_topics, ["unmade"], validate_only=True)
+    tried("grow", one.create_partitions, {"one": 3})
+    world.tried("alien", one.create_partitions, {"alien": 3})
+    for each in sorted(one.describe_topics(["one", "two"]), key=lambda of: of["name"]):
+        numbers = sorted(part["partition_index"] for part in each["partitions"])
+        world.note(each["name"], each["error_code"], each["is_internal"], numbers)
+    world.note(sorted({"one", "two", "unmade", TOPIC} & set(one.list_topics())))
+    tried("delete", one.delete_topics, ["one"])
+    world.tried("alien", one.delete_topics, ["alien"])
+    world.note("one" in one.list_topics())
+    one.close()
+
+
+def _errors(found):
+    """The error of each topic in a response, which is a dict or an object."""
+    rows = found if isinstance(found, dict) else found.to_dict()
+    rows = rows.get("topics") or rows["results"]
+    return sorted((row["name"], row["error_code"]) for row in rows)
 
 
 def transactions(world):
@@ -472,6 +507,6 @@ SCRIPTS = {
         a_loop, an_iterator, automatic_commits, commits, rebalances,
         seeks_in_on_partitions_assigned, a_listener_that_raises, assigned_partitions,
         all_partitions, batches, a_pattern, refused_commits, calls_in_listeners, no_offset,
-        late_poll, deliveries, transactions, values,
+        late_poll, deliveries, topics, transactions, values,
     )
 }  # fmt: skip

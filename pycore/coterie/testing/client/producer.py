@@ -25,6 +25,7 @@ from coterie.testing.topics import TopicPartition
 from coterie.values import OffsetAndMetadata
 
 CLOSE_TIMEOUT_MS = 30_000
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class RecordMetadata(NamedTuple):
@@ -41,6 +42,7 @@ class _Pending(NamedTuple):
     partition: TopicPartition
     key: Any
     value: Any
+    headers: Headers
     sent: Sent
 
 
@@ -221,6 +223,7 @@ class Producer:
         key: Any = None,
         *,
         partition: int | None = None,
+        headers: Headers = (),
         callback: Callable[[RecordMetadata | None, KafkaError | None], None] | None = None,
     ) -> Sent:
         """Send a record in the background.
@@ -241,7 +244,7 @@ class Producer:
         if callback is not None:
             function(callback, "callback")
             sent.then(lambda one: callback(one.value, one.failure))
-        self._waiting.append(_Pending(tp, key, value, sent))
+        self._waiting.append(_Pending(tp, key, value, headers, sent))
         if len(self._waiting) == 1 and self._request is None:
             self._network.process.call_later(0, self._write)
         return sent
@@ -317,9 +320,9 @@ class Producer:
 
     def _produce(self, batch: list[_Pending]) -> None:
         state = self._state
-        records: dict[TopicPartition, list[tuple[Any, Any]]] = {}
+        records: dict[TopicPartition, list[tuple[Any, ...]]] = {}
         for one in batch:
-            records.setdefault(one.partition, []).append((one.key, one.value))
+            records.setdefault(one.partition, []).append((one.key, one.value, one.headers))
         self._sequence += 1
         request = state.send(
             *("produce", state.producer_id, state.epoch, self._sequence, records),
