@@ -5,7 +5,7 @@ import base64
 import io
 import ssl
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -81,9 +81,11 @@ def test_a_token_for_aws_is_signed_for_the_region_of_the_environment(
     def signed(region):
         return f"token of {region}", 900_000
 
-    provider = SimpleNamespace(generate_auth_token=signed)
-    signer = SimpleNamespace(MSKAuthTokenProvider=provider)
-    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", signer)
+    package = ModuleType("aws_msk_iam_sasl_signer")  # it does not import its module
+    module = ModuleType(f"{package.__name__}.MSKAuthTokenProvider")
+    package.__path__, module.generate_auth_token = [], signed
+    for each in (package, module):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

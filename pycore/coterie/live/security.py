@@ -26,7 +26,7 @@ from coterie.live.cluster_errors import ClusterError
 PEM = "-----BEGIN"
 BLOCK = re.compile(r"(-----BEGIN [A-Z ]+-----)([^:]*?)(-----END [A-Z ]+-----)")
 PEM_BYTES_MAX = 16 << 20
-SIGNER = "aws_msk_iam_sasl_signer"
+SIGNER = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"  # a module of the package
 TOKEN_TIMEOUT_S = 30
 
 
@@ -128,14 +128,14 @@ def sasl_arguments(config: ClientConfig) -> dict[str, Any]:
     }
 
 
-def _needs(config: ClientConfig, package: str, how: str) -> Any:
+def _needs(config: ClientConfig, module: str, how: str) -> Any:
     import importlib
 
     try:
-        return importlib.import_module(package)
+        return importlib.import_module(module)
     except ImportError:
         name = "sasl.mechanism"
-        what = f"{config.text(name)} needs the package {package}; {how}"
+        what = f"{config.text(name)} needs the package {module.partition('.')[0]}; {how}"
         if name not in config.values:
             what = f"is not set; Kafka's default {what}, or name the listener's mechanism"
         raise config.error(name, what) from None
@@ -154,7 +154,7 @@ def _tokens(config: ClientConfig) -> Any:
             region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
             if not region:
                 raise ClusterError("AWS_MSK_IAM: set AWS_REGION to the region of the cluster")
-            return str(signer.MSKAuthTokenProvider.generate_auth_token(region)[0])
+            return str(signer.generate_auth_token(region)[0])
 
     else:
         name = "sasl.oauthbearer.token.endpoint.url"
