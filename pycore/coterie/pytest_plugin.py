@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from coterie.base import terminal
 from coterie.base.arguments import did_you_mean
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.clock import SharedClock
+from coterie.coordinator.event_lines import event_lines
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.recording import Recording
 from coterie.errors import CoterieError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from coterie.server import Broker
 
 COORDINATORS = pytest.StashKey["CoordinatorFactory"]()
+_OURS = "coterie"
 BROKER = pytest.StashKey["Broker"]()
 
 
@@ -163,12 +165,14 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the timelines of coordinators, a history and a broker to the report of a failure."""
+    if call.excinfo is not None:
+        _hide_frames(call.excinfo)
     report = yield
     factory = item.stash.get(COORDINATORS, None)
     if factory is not None and report.failed:
         for number, timeline in enumerate(factory.timelines):
             title = "coordinator timeline" + (f" {number + 1}" if number else "")
-            lines = list(map(str, timeline)) or ["(no event)"]
+            lines = event_lines(timeline) or ["(no event)"]
             report.sections.append((title, terminal.report_text("\n".join(lines))))
     reporting = sys.modules.get("coterie.histories.reporting")
     found = None if reporting is None else reporting.latest.take()
@@ -181,9 +185,26 @@ def pytest_runtest_makereport(
     return report
 
 
+def _hide_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Give the modules of the library in a traceback what pytest hides frames by."""
+    for entry in excinfo.traceback:
+        if _is_ours(entry.frame.f_globals):
+            entry.frame.f_globals["__tracebackhide__"] = _is_no_fault
+
+
+def _is_no_fault(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Whether the library raised the exception on purpose, or others did."""
+    is_on_purpose = type(excinfo.value).__module__.partition(".")[0] == _OURS
+    return is_on_purpose or not _is_ours(excinfo.traceback[-1].frame.f_globals)
+
+
+def _is_ours(module: Mapping[str, Any]) -> bool:
+    return str(module.get("__name__")).partition(".")[0] == _OURS
+
+
 def _timeline_lines(broker: Broker) -> list[str]:
     """Return the timeline of a broker's groups, and what each of them waits for."""
-    lines = list(map(str, broker.timeline))
+    lines = broker._timeline_lines()
     with contextlib.suppress(CoterieError):  # it has stopped
         lines += broker._pending_work()
     return lines or ["(no event)"]

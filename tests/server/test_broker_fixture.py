@@ -42,7 +42,18 @@ def test_a_failure_shows_what_happened_and_the_trace_lies_where_it_is_asked_for(
     pytester.makepyfile(FAILING)
     told = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--coterie-trace=traces")
     told.assert_outcomes(failed=1)
-    told.stdout.fnmatch_lines(["*broker timeline*", "*from_='Empty'*JOIN*", "*SESSION_TIMEOUT*"])
+    told.stdout.fnmatch_lines(
+        [
+            "*broker timeline*",
+            "group g",
+            "  0:00.000  Empty -> PreparingRebalance: join of -????",
+            "  0:06.000  * -> PreparingRebalance: session timeout of -????",
+            "group 'g' waits for nothing; the clock is at 6000",
+        ]
+    )
+    timeline = told.outlines[told.outlines.index("group g") :][:8]
+    assert timeline[-1].startswith("group 'g' waits")
+    assert not [line for line in timeline if "=" in line or "b'" in line or len(line) > 80]
     (file,) = (pytester.path / "traces").iterdir()
     assert "join_group" in file.read_text(encoding="utf-8")
 
@@ -70,6 +81,50 @@ def test_a_failure_shows_what_the_group_is_waiting_for(pytester):
     ran = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     ran.assert_outcomes(failed=1)
     ran.stdout.fnmatch_lines(["*group 'g' waits for joins until 3000; the clock is at 0*"])
+
+
+FRAMES = """
+    import pytest
+
+    def test_wait(broker):
+        broker.wait_for("g", state="Stable", timeout_s=0)
+
+    def test_argument(coordinator):
+        coordinator.heartbeat("g", "x", "m")
+
+    def test_callback():
+        from coterie import GroupCoordinator
+
+        def fail(event):
+            assert event is None
+        GroupCoordinator(on_event=fail).offset_commit("g", {("t", 0): 5})
+
+    def test_fault_of_the_library(coordinator):
+        coordinator._ask = None
+        coordinator.heartbeat("g", 1, "m")
+"""
+
+
+def test_a_report_shows_the_frames_of_the_library_only_for_its_own_faults(pytester):
+    pytester.makepyfile(test_it=FRAMES)
+    inside = ("*pycore/coterie/*", "*concurrent/futures*", "*.pyx:*")
+
+    def run(test, *args):
+        ran = pytester.runpytest_inprocess("-p", "no:cacheprovider", f"test_it.py::{test}", *args)
+        ran.assert_outcomes(failed=1)
+        return ran.stdout
+
+    for test, line in {
+        "test_wait": "E *group 'g' is Dead with 0 members, not Stable*",
+        "test_argument": "E *generation_id must be an integer, not 'x'",
+        "test_callback": "E *assert *Append(* is None",
+    }.items():
+        shown = run(test)
+        shown.fnmatch_lines([line])
+        for frame in inside:
+            shown.no_fnmatch_line(frame)
+    run("test_argument", "--full-trace").fnmatch_lines([inside[0]])
+    run("test_fault_of_the_library").fnmatch_lines([inside[0], "E *TypeError*"])
 
 
 @pytest.mark.parametrize(

@@ -212,3 +212,9 @@ def format_duration(length_ms: int) -> str:
         if len(parts) == 2:
             break
     return ("-" if length_ms < 0 else "") + ("".join(parts) or "0s")
+
+
+def clock(at_ms: int) -> str:
+    """Return a time of a virtual clock as MINUTES:SECONDS."""
+    minutes, ms = divmod(at_ms, 60_000)
+    return f"{minutes}:{ms // 1000:02}.{ms % 1000:03}"

@@ -209,6 +209,19 @@ class Recording:
             self._lose(_AWAY.format(self._away_ms, at_ms, ends, self._left_out))
         self._away_ms = None
 
+    def asked(self) -> dict[int, tuple[str | None, str | None]]:
+        """Return the group and the member of each request, by the id of the request."""
+        own = {name: member_id for member_id, name in self._ids.trace_ids.items()}
+        requests = [event.get("left_out", event) for event in self.events]
+        return {
+            event["id"]: (
+                event.get("group_id"),
+                own.get(event.get("member_id"), event.get("member_id")),
+            )
+            for event in requests
+            if "id" in event
+        }
+
     def _event(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> Event:
         event: Event = {"at": at_ms, "op": op} | ({"id": request_id} if op in REQUESTS else {})
         event |= show_request(op, compiled)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coterie.base.times import clock
 from coterie.histories.ledger import Ledger, Note, Place
-from coterie.histories.timeline import clock, runs, span, timeline
+from coterie.histories.timeline import runs, span, timeline
 
 if TYPE_CHECKING:
     from coterie.histories.conditions import Conditions

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coterie.base.times import clock
 from coterie.designs.page import TINTS, merge_marks, shortened
 from coterie.histories.outcome import FINDINGS, Outcome
 from coterie.histories.runner import Run
-from coterie.histories.timeline import clock, ownership, rows_of
+from coterie.histories.timeline import ownership, rows_of
 from coterie.report import shell
 
 if TYPE_CHECKING:

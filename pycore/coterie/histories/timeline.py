@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from coterie.base.times import clock
+
 if TYPE_CHECKING:
     from coterie.histories.conditions import Conditions
     from coterie.histories.ledger import Ledger, Note, Place, Work
 
 OWNERSHIP = ("assigned", "revoked", "lost", "started", "closed", "crashed", "failed")
 MOST_LINES = 200
-
-
-def clock(at_ms: int) -> str:
-    """Return a time as MINUTES:SECONDS."""
-    minutes, ms = divmod(at_ms, 60_000)
-    return f"{minutes}:{ms // 1000:02}.{ms % 1000:03}"
 
 
 def timeline(history: Conditions, ledger: Ledger, items: list[Any]) -> str:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from coterie.base.arguments import called, file_path, span, text, walked, whole, within
+from coterie.coordinator.event_lines import event_lines
 from coterie.coordinator.recording import Recording
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
@@ -89,7 +90,8 @@ class Broker:
     coordinator : CoordinatorView
         The group coordinator.
     timeline : list of coterie.Transition, coterie.Response and others
-        The events of the coordinator, in order; see ``GroupCoordinator.events``.
+        The events of the coordinator, in order (see ``GroupCoordinator.events``), and injected
+        faults where they affected a request.
 
     Examples
     --------
@@ -217,7 +219,7 @@ class Broker:
 
     def _prepare(self, running: Running) -> None:
         """Record requests, events and the trace from the first request on."""
-        _ = running.watch
+        running.watch.on_fault = self.timeline.append
         self._cluster = running.cluster
         self._recording = Recording()
         running.cluster.groups.on_event = self.timeline.append
@@ -370,11 +372,17 @@ class Broker:
         """Call a method of the server's stage, in its thread: for histories."""
         return self._thread_here().call(lambda running: getattr(running.stage, act)(*args))
 
+    def _timeline_lines(self) -> list[str]:
+        """Return the timeline as text, a line for each event."""
+        return event_lines(list(self.timeline), self._recording.asked())
+
     def _pending_work(self) -> list[str]:
         """Return a line for each group that the timeline names: its state and what it waits for."""
-        group_ids = dict.fromkeys(
-            event.group_id for event in self.timeline if hasattr(event, "group_id")
-        )
+        group_ids = {
+            event.group_id: None
+            for event in list(self.timeline)
+            if getattr(event, "group_id", None) is not None
+        }
         return self._thread_here().call(
             lambda running: [
                 f"group {group_id!r} {running.pending_work(group_id)}" for group_id in group_ids

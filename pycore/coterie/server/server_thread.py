@@ -89,6 +89,8 @@ class ServerThread:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except CoterieError as error:
+            raise error.with_traceback(None) from None  # that of the other thread helps no caller
         except BaseException:
             future.cancel()
             raise

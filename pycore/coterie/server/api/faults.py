@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.base.arguments import boolean, did_you_mean, unknown_argument, within
@@ -107,6 +109,34 @@ class Fault:
         self.count += 1
         return True
 
+    def applied(self, at_ms: int, call: Call) -> FaultApplied:
+        """Return the event of its effect on a request."""
+        groups = _groups_of(call) if call.api_key in _GROUP_FIELD else []
+        effects = [f"a delay of {self.delay_ms} ms"] if self.delay_ms else []
+        if self.disconnect:
+            effects.append("the connection closes")
+        elif self.error is not None:
+            effects.append(Error(self.error).name)
+        who = (call.api_key in _GROUP_FIELD and call.body.get("memberId")) or call.client_id
+        return FaultApplied(
+            at_ms, groups[0] if groups else None, NAMES[call.api_key], who or "a client",
+            ", then ".join(effects),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FaultApplied:
+    """A fault affected a request; ``str`` says how."""
+
+    at: int
+    group_id: str | None
+    api: str
+    who: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.api} of {self.who}: {self.effect}, injected"
+
 
 class Watch:
     """Observer of all requests: records them and applies the faults.
@@ -115,6 +145,8 @@ class Watch:
     ----------
     requests : deque of dict
         The newest requests, in order of arrival.
+    on_fault
+        Called with each FaultApplied.
     delays : dict
         The requests that faults delay, and the time of the clock at which each goes on.
     """
@@ -122,6 +154,7 @@ class Watch:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.requests: deque[dict[str, Any]] = deque(maxlen=_MAX_REQUESTS)
+        self.on_fault: Callable[[FaultApplied], None] = lambda applied: None
         self.delays: dict[Call, int] = {}
         self._faults: list[Fault] = []
         self._known: dict[int, Fault] = {}
@@ -163,6 +196,7 @@ class Watch:
         )
         for fault in self._faults:
             if fault.meets(call):
+                self.on_fault(fault.applied(self._context.now_ms, call))
                 if fault.delay_ms:
                     self._delay(fault, call, handler)
                 else:
