@@ -21,19 +21,24 @@ ENDS = Path(__file__).parent / "insight" / "ends"
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what kafka-python imports
 @pytest.mark.parametrize(
-    "code",
-    [  # tests/broker runs the one for a real broker
-        code for code in blocks("testing.md", "python") if "docker run" not in code
+    ("page", "code"),
+    [
+        (page, code)
+        for page in ("testing-clients.md", "testing-coordinator.md", "testing-histories.md")
+        for code in blocks(page, "python")
+        if "docker run" not in code  # tests/broker runs the one for a real broker
     ],
 )
-def test_an_example_of_the_testing_page_runs(code):
-    for mark, module in {"from kafka import": "kafka", "Confluent": "confluent_kafka"}.items():
+def test_an_example_of_a_page_on_tests_runs(page, code):
+    real = {"from aiokafka": "aiokafka", "from kafka": "kafka"}  # elsewhere stand-ins will do
+    real = {"Confluent": "confluent_kafka", **(real if page == "testing-clients.md" else {})}
+    for mark, module in real.items():
         if mark in code:
             pytest.importorskip(module)
     # To shrink a history takes ten seconds.
     quick = code.replace("database=None", "database=None, phases=[Phase.generate]")
     assert (quick != code) == ("@given" in code)
-    exec(compile(quick, "testing.md", "exec"), {"Phase": Phase})
+    exec(compile(quick, page, "exec"), {"Phase": Phase})
 
 
 def test_the_example_trace_ends_as_the_page_says():

@@ -15,7 +15,8 @@ ADDRESS = '"127.0.0.1:9092"'
 
 def the_same_test():
     """The example, with what it takes from the one above it."""
-    above, real = (code for code in blocks("testing.md", "python") if "from kafka import" in code)
+    page = blocks("testing-clients.md", "python")
+    above, real = (code for code in page if "from kafka import" in code)
     shared = above[above.index("class Listener") : above.index("config =")]
     head, marked, rest = real.partition("# Listener and until: as above\n")
     assert marked

@@ -56,7 +56,7 @@ def free_port():
 
 
 def test_the_example_of_the_testing_page_runs_by_control(client):
-    (code,) = blocks("testing.md", "js")
+    (code,) = blocks("testing-clients.md", "js")
     assert code.count("127.0.0.1:9180") == 2
     assert 'ask("/fail"' in code
     assert ".count, 1)" in code

@@ -416,8 +416,9 @@ def test_the_page_has_the_owners_and_the_events():
 
 
 def test_the_page_on_testing_shows_what_its_history_prints():
-    (code,) = (code for code in blocks("testing.md", "python") if "def test_no_record" in code)
+    page = "testing-histories.md"
+    (code,) = (code for code in blocks(page, "python") if "def test_no_record" in code)
     names = {}
     exec(code.replace("    test_no_record_is_lost()", "    pass"), names)
     outcome = names["outcome"]
-    assert outcome.timeline(outcome.lost) + "\n" in blocks("testing.md", "text")
+    assert outcome.timeline(outcome.lost) + "\n" in blocks(page, "text")

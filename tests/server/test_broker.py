@@ -108,7 +108,7 @@ def test_faults_and_requests_are_there_for_a_test(broker):
 
 
 def test_a_fault_delays_the_responses_to_one_client_for_its_group(broker):
-    """docs/testing.md: the delay is of the broker's clock."""
+    """docs/testing-clients.md: the delay is of the broker's clock."""
     fault = broker.fail("Heartbeat", delay_ms=1500, times=None, client_id="slow", group_id="g")
     body = asking.heartbeat("g", "m", 1)
     for client_id, group in (("quick", "g"), ("slow", "h")):
@@ -297,7 +297,7 @@ def test_a_trace_says_what_it_is_for(broker):
 
 
 def test_what_a_caller_leaves_out_is_as_documented():
-    """docs/testing.md, docs/server.md; nothing waits for the 10 seconds here."""
+    """docs/testing-clients.md, docs/server.md; nothing waits for the 10 seconds here."""
 
     def defaults(function):
         found = inspect.signature(function).parameters.values()
