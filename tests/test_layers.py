@@ -96,7 +96,7 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "faces": {"base", "log", "state", "insight", "live", "coordinator", "server", "histories"}
     | {"testing"},
     "cli": {"base", "log", "state", "wire", "insight", "report", "coordinator", "server"}
-    | {"live", "designs", "faces"},
+    | {"live", "designs", "histories", "faces"},
 }
 SHELVES = {  # room of the library -> its shelves, the lowest first; those of a row know each other
     room: {shelf: height for height, row in enumerate(rows) for shelf in row.split()}

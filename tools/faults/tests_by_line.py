@@ -71,7 +71,7 @@ class TestsByLine:
                 tests[name] = self._base.execute(insert, row).lastrowid
             versions: dict[str, int] = {}
             for name, source, lines in places.executed(folder, tree, objects):
-                if name in tests:
+                if name in tests and (tree / source).exists():  # it is none of Cython's own C
                     if source not in versions:
                         versions[source] = self._version(source, (tree / source).read_text())
                     row = [tests[name], versions[source], _bits(lines)]

@@ -38,6 +38,7 @@ COMMANDS = {  # name -> summary, so that `coterie --help` imports no command
     "records": "The records of a log, decoded, one JSON object per line.",
     "verify": "Every fault of a log, one JSON object per line; exit 1 if any.",
     "serve": "Serve Kafka's protocol: a Kafka for tests of any language.",
+    "rehearse": "A group's history under another protocol, release or setting.",
     "designs": "Scenarios under Kafka's designs of group coordination.",
     "trace": "Run, compare and make traces of a group coordinator.",
 }

@@ -1,0 +1,148 @@
+"""``coterie rehearse``: a group's own history under another protocol, release or setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from coterie.base.printable import printable
+from coterie.cli import question_command
+from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
+from coterie.cli.failures import Failed, say
+from coterie.errors import ArgumentError, CoterieError
+from coterie.histories.rehearsal import result
+from coterie.histories.rehearsal.history import LoggedHistory, read_history
+from coterie.histories.rehearsal.variants import KAFKA, Variant, read_variant
+from coterie.insight import tables
+from coterie.insight.groups.causes import counted
+from coterie.insight.question_engine import Row
+from coterie.insight.questions import generations
+
+HEADINGS = ("VARIANT", "REBALANCES", "UNOWNED", "LONGEST", "SETTLING", "ENDED", "REQUESTS", "BYTES")
+PARTS = {  # a column of ranges -> its unit
+    "rebalances": 1,
+    "unowned_ms": 1000,
+    "longest_unowned_ms": 1000,
+    "settling_ms": 1000,
+}
+
+
+@click.command("rehearse")
+@question_command.question_options()
+@server_log_option
+@request_log_options
+@click.option(
+    "--to",
+    "variants",
+    multiple=True,
+    metavar="KEY=VALUE[,...]",
+    help="What to play it under: protocol=consumer, kafka=4.4, assignor=cooperative-sticky, "
+    "static=true, deploy=rolling:30s, session.timeout.ms=45000. Several in one --to go together.",
+)
+@click.option(
+    "--kafka",
+    default=KAFKA,
+    show_default=True,
+    metavar="RELEASE",
+    help="The release of the brokers that wrote the log.",
+)
+@click.option(
+    "--plays",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="How often each is played; each time draws anew what the log does not say.",
+)
+def command(
+    server_logs: tuple[str, ...],
+    request_logs: tuple[str, ...],
+    log_zone: str,
+    variants: tuple[str, ...],
+    kafka: str,
+    plays: int,
+    options: question_command.Options,
+) -> None:
+    """Play the history of groups again: as it was, then under each --to.
+
+    Simulated clients of Kafka's own behaviour start, end and stop polling when the log says. The
+    first line shows how well that fits the log. Only groups of the classic protocol are played.
+    """
+    try:
+        chosen = [Variant("", read_variant(f"kafka={kafka}").kafka)]
+        chosen = [read_variant(text, kafka) for text in variants]
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from None
+    if not options.groups:
+        raise click.UsageError("name the group to rehearse: --group G")
+    options.files.extend((*server_logs, *request_logs))
+    ask = generations.Parameters(broker_log_lines=read_logs(server_logs, request_logs, log_zone))
+    by_group: dict[str, list[Row]] = {}
+    for part in question_command.parts_of(generations.NAME, ask, options):
+        for row in part.rows:
+            by_group.setdefault(row["group_id"], []).append(row)
+    found = (_history(group, of_group) for group, of_group in by_group.items())
+    rows: list[Row] = []
+    for history in filter(None, found):
+        rows += result.rehearse(history, chosen, kafka=kafka, plays=plays)
+    if by_group and not rows:
+        raise Failed("there is no group that can be rehearsed")
+    if not question_command.show(result.FIELDS, rows, options, draw=draw):
+        question_command.say_no_group(None)
+
+
+def _history(group: str, rows: list[Row]) -> LoggedHistory | None:
+    """Return the history of a group; print a line if it cannot be played."""
+    try:
+        return read_history(group, rows)
+    except CoterieError as error:
+        say(f"coterie: {error}")
+        return None
+
+
+def draw(rows: list[Row]) -> Iterator[tables.Piece]:
+    """Yield a table for each group, and what the log does not say."""
+    by_group: dict[str, list[Row]] = {}
+    for row in rows:
+        by_group.setdefault(row["group_id"], []).append(row)
+    for group, of_group in by_group.items():
+        lines = [_cells(row) for row in of_group]
+        columns = [list(column) for column in zip(*lines, strict=True)]
+        title = f"group {tables.shortened(printable(group))}"
+        kinds = ["string", *["int64"] * 4, "string", "int64", "int64"]
+        yield tables.Table(title, HEADINGS, kinds, columns)
+        yield "\n".join(_notes(of_group[0])) + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    ended = sum(one["count"] for one in row["refused"])
+    errors = ", ".join(one["error"] for one in row["refused"])
+    return [
+        printable(row["variant"]),
+        *(_range(row, name, unit) for name, unit in PARTS.items()),
+        f"{ended}: {errors}" if ended else "-",
+        _range(row, "requests", 1),
+        _range(row, "record_bytes", 1),
+    ]
+
+
+def _range(row: Row, name: str, unit: int) -> str:
+    """Return the least and the most of all plays: one number if they are the same."""
+    least, most = (row[f"{name}_{end}"] for end in ("least", "most"))
+    if unit == 1:
+        texts = f"{least:,}", f"{most:,}"
+    else:
+        texts = f"{least / unit:,.1f}", f"{most / unit:,.1f}"
+    return texts[0] if texts[0] == texts[1] else f"{texts[0]}-{texts[1]}"
+
+
+def _notes(row: Row) -> Iterator[str]:
+    yield (
+        f"the log has {counted(row['in_log'], 'rebalance')} and "
+        f"{counted(row['records_in_log'], 'record')} of the group; the play as it was has "
+        f"{row['same_members']:,} of these with the same members, {row['same_owners']:,} with the "
+        "same owners"
+    )
+    for one in row["unknown"]:
+        yield f"  the log does not say: {one['what']} ({one['count']:,})"
+    yield "UNOWNED: partition-seconds without an owner; LONGEST of one, SETTLING of a rebalance: s"

@@ -1,0 +1,264 @@
+"""From the generations of a log to a scenario: who started and ended when, and with what settings.
+
+A log has the end of each rebalance and its members, not what they did. What began a rebalance lies
+between the record before it and the moment when its joins were complete. A member that is new
+there started; one that is gone closed, died or stopped polling: as a broker's log says, else as the
+times suggest (``coterie.insight.groups.departures``), else it closed, which is counted as unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from coterie.errors import CoterieError, shown
+from coterie.testing.assignors import ASSIGNORS
+
+LEAD_MS = 60_000  # from the begin of the scenario to the group's first generation
+HEARTBEAT_MS = 3_000  # Kafka's heartbeat.interval.ms
+LEAST_HEARTBEAT_MS = 10
+INITIAL_DELAY_MS = 3_000  # Kafka's group.initial.rebalance.delay.ms
+STEP_MS = 10  # between what happens together: a start comes before a close
+CLOSED, CRASHED, PAUSED = "close", "crash", "pause"
+Row = Mapping[str, Any]
+Owned = dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation of the log: its time in the scenario, and who owned what.
+
+    ``owners``: the partitions by topic of each consumer of the scenario; none: the group was empty.
+    """
+
+    at: int
+    generation: int
+    owners: dict[str, Owned]
+
+
+def count_rebalances(generations: Iterable[Generation]) -> int:
+    """Return how many numbers of generations there are: a static member's return has no new one."""
+    numbers = [one.generation for one in generations]
+    return sum(before != number for before, number in pairwise([-1, *numbers]))
+
+
+@dataclass(slots=True)
+class LoggedHistory:
+    """A group's history as ops of a scenario, and the generations that it has to lead to.
+
+    Attributes
+    ----------
+    origin_ms : int
+        The time of the scenario's begin, epoch ms.
+    topics : dict
+        The partition count of each topic at the begin.
+    ops : list of dict
+        What happens: ``at`` (ms), ``op`` and its fields. ``after`` is the number of generations
+        that come first, ``slack_ms`` how wide the time is in whose middle ``at`` lies.
+    heartbeat_ms : int
+        The longest interval of heartbeats that the log allows; Kafka's default is a second bound.
+    unknown : Counter
+        What the log does not show, and how often.
+    """
+
+    group: str
+    origin_ms: int
+    topics: dict[str, int]
+    heartbeat_ms: int = HEARTBEAT_MS
+    ops: list[dict[str, Any]] = field(default_factory=list)
+    generations: list[Generation] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def end_ms(self) -> int:
+        """When the scenario ends."""
+        last = [op["at"] for op in self.ops] + [one.at for one in self.generations]
+        return max(last, default=0) + LEAD_MS
+
+
+def read_history(group: str, rows: Sequence[Row]) -> LoggedHistory:
+    """Return the history of a group; ``rows``: those of the question ``generations``.
+
+    Raises
+    ------
+    CoterieError
+        The group has no generation with members, or no assignor of Kafka's consumers.
+    """
+    rows = [row for row in rows if row["timestamp"] is not None]
+    protocols = {row["protocol"] for row in rows if row["members"]}
+    if not protocols:
+        raise CoterieError(f"group {shown(group)} has no generation of the classic protocol")
+    if not protocols & ASSIGNORS.keys():
+        what = ", ".join(sorted(filter(None, protocols)))
+        known = ", ".join(ASSIGNORS)
+        raise CoterieError(
+            f"group {shown(group)} is no consumer group of Kafka's assignors ({known}): "
+            f"its protocol is {shown(what)}"
+        )
+    return _Reader(group, rows).history
+
+
+class _Reader:
+    """Follows the generations of a group."""
+
+    def __init__(self, group: str, rows: Sequence[Row]) -> None:
+        first = next(row for row in rows if row["members"])
+        origin_ms = (first["joined_at"] or first["timestamp"]) - LEAD_MS
+        self.history = LoggedHistory(group, origin_ms, {})
+        self.heartbeat_ms = self.history.heartbeat_ms = heartbeat_interval(rows)
+        self.names: dict[str, str] = {}  # of the members that live, by id
+        self.members: dict[str, Row] = {}
+        self.before_ms = 0  # the record before
+        self.slack_ms = 0  # in which the present rebalance began
+        for row in rows[rows.index(first) :]:
+            if row["event"] == "coordinator_change":
+                self.slack_ms = 0
+                self._op(row["timestamp"] - origin_ms, "coordinator_stop", group=group)
+            else:
+                self._generation(row)
+        self.history.ops.sort(key=lambda op: op["at"])
+
+    def _op(self, at: int, op: str, **fields: Any) -> None:
+        at = max(at, self.before_ms)
+        self._add({"at": at, "op": op, "after": len(self.history.generations), **fields})
+
+    def _add(self, op: dict[str, Any]) -> None:
+        self.history.ops.append({**op, "slack_ms": self.slack_ms})
+
+    def _generation(self, row: Row) -> None:
+        at = row["timestamp"] - self.history.origin_ms
+        joined = (row["joined_at"] or row["timestamp"]) - self.history.origin_ms
+        joined = min(max(joined, self.before_ms + 1), max(at, self.before_ms + 1))
+        members = {member["member_id"]: member for member in row["members"]}
+        causes = {cause["member_id"]: cause for cause in row["causes"]}
+        new = [member for member in members if member not in self.members]
+        gone = [member for member in self.members if member not in members]
+        lead_ms = self.heartbeat_ms // 2 if self.members else INITIAL_DELAY_MS
+        began = max(self.before_ms + STEP_MS, joined - lead_ms)
+        least_ms = max(self.before_ms + STEP_MS, joined - 2 * lead_ms)
+        self.slack_ms = 2 * max(0, min(began - least_ms, joined - began)) if self.members else 0
+        self._grow(members.values(), began)
+        replaced = {self._instance(self.members[one]): one for one in gone}
+        replaced.pop(None, None)
+        for member in new:
+            former = replaced.get(self._instance(members[member]))
+            if former is not None:  # a static member that comes back: the old one goes first
+                self._end(former, CLOSED, began)
+                gone.remove(former)
+            self._start(member, members[member], row["protocol"], began)
+        for member in gone:
+            self._leave(member, causes.get(member), began + STEP_MS)
+        self._changes(members, row, began, changed=bool(new or gone))
+        self.members = members
+        owners = {self.names[one]: _owned(member) for one, member in members.items()}
+        self.history.generations.append(Generation(at, row["generation"] or 0, owners))
+        self.before_ms = at
+
+    def _changes(self, members: dict[str, Row], row: Row, began: int, *, changed: bool) -> None:
+        for one, member in members.items():
+            before = self.members.get(one)
+            if before is None or None in (before["topics"], member["topics"]):
+                continue
+            if before["topics"] != member["topics"]:
+                topics = dict.fromkeys(member["topics"], 1)
+                self._op(began, "subscribe", consumer=self.names[one], subscription=topics)
+                changed = True
+        whats = {cause["what"] for cause in row["causes"]}
+        if changed or not members or whats & {"cooperative_step", "partitions_appeared"}:
+            return
+        self.history.unknown["rebalances of the same members, without a cause in the log"] += 1
+        self._op(began, "rejoin", consumer=self.names[next(iter(members))])
+
+    def _grow(self, members: Iterable[Row], began: int) -> None:
+        """Give topics the partitions that were assigned for the first time."""
+        sizes = self.history.topics
+        for member in members:
+            for topic in member["topics"] or ():
+                sizes.setdefault(topic, 0)
+        most: Counter[str] = Counter()
+        for member in members:
+            for one in member["assignment"]:
+                most[one["topic"]] = max(most[one["topic"]], *(n + 1 for n in one["partitions"]))
+        for topic, size in most.items():
+            before = sizes.get(topic, 0)
+            if before == 0:
+                sizes[topic] = size
+            elif size > before + self._added(topic):
+                count = size - before - self._added(topic)
+                self._op(began, "add_partitions", topic=topic, count=count)
+
+    def _added(self, topic: str) -> int:
+        return sum(op["count"] for op in self.history.ops if op.get("topic") == topic)
+
+    @staticmethod
+    def _instance(member: Row) -> str | None:
+        instance: str | None = member["group_instance_id"]
+        return instance
+
+    def _start(self, member_id: str, member: Row, assignor: str | None, at: int) -> None:
+        client: str = member["group_instance_id"] or member["client_id"] or "client"
+        base = name = client.replace("/", "_")
+        number, live = 1, set(self.names.values())
+        while name in live:
+            number += 1
+            name = f"{base}#{number}"
+        self.names[member_id] = name
+        config = {
+            "session.timeout.ms": member["session_timeout_ms"],
+            "max.poll.interval.ms": member["rebalance_timeout_ms"],
+            "client.id": member["client_id"],
+            "member.id": member_id,
+            "partition.assignment.strategy": assignor if assignor in ASSIGNORS else "range",
+        }
+        if member["group_instance_id"] is not None:
+            config["group.instance.id"] = member["group_instance_id"]
+        topics = dict.fromkeys(member["topics"] or (), 1)
+        self._op(at, "start", consumer=name, subscription=topics, config=config)
+
+    def _leave(self, member_id: str, cause: Row | None, at: int) -> None:
+        """End a member as the cause of its departure says."""
+        member = self.members[member_id]
+        what, detail = (cause or {}).get("what"), str((cause or {}).get("detail"))
+        if what in ("evicted", "restarted_evicted") or detail.startswith("perhaps an eviction"):
+            self._end(member_id, CRASHED, at - member["session_timeout_ms"])
+        elif "poll timeout" in detail:
+            self._end(member_id, PAUSED, at - member["rebalance_timeout_ms"])
+        else:
+            if what not in ("left", "restarted_left") and "clean close" not in detail:
+                self.history.unknown["departures: closed or evicted"] += 1
+            self._end(member_id, CLOSED, at)
+
+    def _end(self, member_id: str, how: str, at: int) -> None:
+        name = self.names.pop(member_id)
+        started = max(
+            op["at"] for op in self.history.ops if (op["op"], op.get("consumer")) == ("start", name)
+        )
+        after = len(self.history.generations)
+        if at < self.before_ms:  # it died before the generation that came next: not after it
+            after = 0
+        at = max(at, started + STEP_MS)
+        self._add({"at": at, "op": how, "after": after, "consumer": name})
+
+
+def _owned(member: Row) -> Owned:
+    return {one["topic"]: sorted(one["partitions"]) for one in member["assignment"]}
+
+
+def heartbeat_interval(rows: Sequence[Row]) -> int:
+    """Return the longest interval of heartbeats that the log allows, at most Kafka's default.
+
+    Members learn of a rebalance by a heartbeat. A rebalance that began and ended within so many
+    ms, with members that stayed, had all of their heartbeats in it.
+    """
+    interval_ms = HEARTBEAT_MS
+    for before, row in pairwise(rows):
+        stayed = {m["member_id"] for m in before["members"]} & {
+            m["member_id"] for m in row["members"]
+        }
+        step = any(cause["what"] == "cooperative_step" for cause in row["causes"])
+        if stayed and not step and row["joined_at"] is not None:
+            interval_ms = min(interval_ms, row["joined_at"] - before["timestamp"])
+    return max(interval_ms, LEAST_HEARTBEAT_MS)

@@ -1,0 +1,453 @@
+"""Plays a history with simulated clients of Kafka's own behaviour, on a virtual clock.
+
+What the log puts in order stays in order while the history is played as it was: what began a
+rebalance waits for the generation before it. A variant keeps only the times.
+
+A stretch in which nothing changes is skipped: members heartbeat, and nobody joins, leaves or owns
+anything else. So a day of 500 members costs what its rebalances cost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.base.consumer_protocol import owned_partitions
+from coterie.base.schedule import Schedule
+from coterie.consumer_groups import ConsumerGroupChange
+from coterie.events import Append, Transition
+from coterie.histories.choices import Seeded
+from coterie.histories.rehearsal.history import (
+    CRASHED,
+    HEARTBEAT_MS,
+    Generation,
+    LoggedHistory,
+    Owned,
+    count_rebalances,
+)
+from coterie.testing.client.consumer import Consumer
+from coterie.testing.client.errors import KafkaError, WakeupError
+from coterie.testing.client.settings import CLASSIC_ONLY
+from coterie.testing.cluster_coordinator import CountedCoordinator
+from coterie.testing.process import Process
+from coterie.testing.simulated_cluster import Cluster
+from coterie.testing.topics import TopicPartition
+
+POLL_MS = 3_600_000  # of an application without records: heartbeats go on meanwhile
+QUIET_MS = 10_000  # nothing has changed for so long, and for a session: then time is skipped
+STEP_MS = 1_000
+LATE_MS = 3_600_000  # what a variant brings after the end of the log is played for so long
+CONSUMER_SESSION_MS = 45_000  # Kafka's group.consumer.session.timeout.ms
+CONSUMER_HEARTBEAT_MS = 5_000  # and group.consumer.heartbeat.interval.ms
+FOREVER_MS = 2**31 - 1
+Place = tuple[str, int]
+_CLASSIC_GROUP = b"\0\2"  # the version of the key of a classic group's record
+
+
+@dataclass(slots=True)
+class Played:
+    """What came out of a play.
+
+    Attributes
+    ----------
+    generations : list of Generation
+        As those of a history: in order, with the partitions of each consumer.
+    unowned_ms, longest_unowned_ms : int
+        Partition-milliseconds without an owner while the group had members; the longest of one.
+    rebalances : int
+        Generations of the classic protocol, epochs of the consumer protocol.
+    settling_ms : int
+        The longest time from the begin of a rebalance until the group was stable.
+    refused : Counter
+        Errors that ended a client, by name.
+    requests, records, record_bytes : int
+        The coordinator's load: requests, and what it wrote to the topic for the group.
+    """
+
+    generations: list[Generation] = field(default_factory=list)
+    rebalances: int = 0
+    unowned_ms: int = 0
+    longest_unowned_ms: int = 0
+    settling_ms: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    records: int = 0
+    record_bytes: int = 0
+
+
+class _Life:
+    """One start of a consumer, until it ends."""
+
+    def __init__(self, play: Play, name: str, op: Mapping[str, Any]) -> None:
+        self.play, self.name = play, name
+        self.topics = sorted(op["subscription"])
+        self.settings = play.settings_of(op["config"])
+        self.process = Process(play.schedule, name)
+        self.consumer: Consumer | None = None
+        self.closing = self.paused = False
+        self.process.start(self._run)
+
+    def _run(self) -> None:
+        consumer = Consumer(self.play.cluster, self.settings, process=self.process)
+        self.consumer = consumer
+        try:
+            consumer.subscribe(self.topics, self)
+            while not self.closing:
+                if self.paused:
+                    self.process.sleep(FOREVER_MS)
+                try:
+                    consumer.poll(POLL_MS)
+                except WakeupError:
+                    continue
+            consumer.close()
+        except KafkaError as error:
+            self.play.ended(self, error)
+
+    def close(self) -> None:
+        self.closing = True
+        if self.consumer is not None:
+            self.consumer.wakeup()
+
+    def pause(self) -> None:
+        """Poll no more: its client leaves after max.poll.interval.ms."""
+        self.paused = True
+        if self.consumer is not None:
+            self.consumer.wakeup()
+
+    def crash(self) -> None:
+        self.process.kill()
+        self.play.owners.give_all(self.name)
+
+    def subscribe(self, topics: list[str]) -> None:
+        if self.consumer is not None:
+            self.consumer.subscribe(topics, self)
+
+    def rejoin(self) -> None:
+        if self.consumer is not None:
+            self.consumer.enforce_rebalance()
+            self.consumer.wakeup()
+
+    # The rebalance listener
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.play.owners.take(self.name, partitions)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.play.owners.give(self.name, partitions)
+
+    on_partitions_lost = on_partitions_revoked
+
+
+class _Owners:
+    """Who owns what, and for how long partitions had no owner while the group had members."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self._owned: dict[str, set[Place]] = {}
+        self._owner_count: Counter[Place] = Counter()
+        self._since: dict[Place, int] = {}  # partitions without an owner
+
+    def cover(self, places: list[Place]) -> None:
+        """Count partitions from now on."""
+        for place in places:
+            if not self._owner_count[place]:
+                self._since.setdefault(place, self._play.now_ms)
+
+    def take(self, name: str, places: list[TopicPartition]) -> None:
+        owned = self._owned.setdefault(name, set())
+        for topic, number in places:
+            if (place := (topic, number)) not in owned:
+                owned.add(place)
+                self._owner_count[place] += 1
+                self._end(place)
+        self._play.changed(bool(places))
+
+    def give(self, name: str, places: list[TopicPartition]) -> None:
+        owned = self._owned.setdefault(name, set())
+        for topic, number in places:
+            if (place := (topic, number)) in owned:
+                owned.discard(place)
+                self._owner_count[place] -= 1
+                self.cover([place])
+        self._play.changed(bool(places))
+
+    def give_all(self, name: str) -> None:
+        self.give(name, [TopicPartition(*place) for place in self._owned.get(name, ())])
+
+    def settle(self) -> None:
+        """Count none from now on: the group has no members."""
+        for place in list(self._since):
+            self._end(place)
+
+    def of(self, name: str) -> Owned:
+        """Return the partitions of a consumer, by topic."""
+        owned: Owned = {}
+        for topic, number in sorted(self._owned.get(name, ())):
+            owned.setdefault(topic, []).append(number)
+        return owned
+
+    def _end(self, place: Place) -> None:
+        since = self._since.pop(place, None)
+        if since is not None:
+            passed_ms = self._play.now_ms - since
+            result = self._play.result
+            result.unowned_ms += passed_ms
+            result.longest_unowned_ms = max(result.longest_unowned_ms, passed_ms)
+
+
+class Play:
+    """One play of a history.
+
+    Parameters
+    ----------
+    history : LoggedHistory
+        What is played.
+    kafka : str
+        The release whose rules the coordinator has.
+    protocol : str
+        ``classic`` or ``consumer``: of all consumers.
+    settings : mapping
+        Settings of consumers that replace those of the history, by Kafka's names.
+    broker : mapping
+        Settings of the coordinator.
+    seed : int
+        Draws what the log does not say: when in its bounds each event happens, and heartbeats.
+    ordered : bool
+        Whether what the log puts in order waits for the generations before it.
+    """
+
+    def __init__(
+        self,
+        history: LoggedHistory,
+        *,
+        kafka: str = "3.9",
+        protocol: str = "classic",
+        settings: Mapping[str, Any] | None = None,
+        broker: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        ordered: bool = False,
+    ) -> None:
+        self.history, self.protocol, self.settings = history, protocol, dict(settings or {})
+        self.result = Played()
+        self.schedule = Schedule()
+        self.owners = _Owners(self)
+        self._ordered, self._choices = ordered, Seeded(seed)
+        least_ms = history.heartbeat_ms // 2
+        self._heartbeat_ms = self._choices.integer(least_ms, max(least_ms, HEARTBEAT_MS))
+        self._skipped_ms = 0
+        self._busy_until_ms = 0
+        self._unstable_since_ms: int | None = None
+        self._epoch = 0
+        self._lives: dict[str, _Life] = {}
+        self._ids: dict[str, list[str]] = {}  # ids of the log for the next members, by client
+        self._name_of: dict[str, str] = {}  # member id -> consumer
+        sessions = [op["config"]["session.timeout.ms"] for op in history.ops if op["op"] == "start"]
+        sessions.append(self.settings.get("session.timeout.ms", 0))
+        self._session_ms = max(sessions) if protocol == "classic" else CONSUMER_SESSION_MS
+        self.cluster = Cluster(
+            history.topics,
+            {
+                "coterie.behaviour": kafka,
+                "group.min.session.timeout.ms": 1,
+                "group.max.session.timeout.ms": FOREVER_MS,
+                **(broker or {}),
+            },
+            interval_ms=None,
+            schedule=self.schedule,
+            make_coordinator=self._make_coordinator,
+        )
+
+    def _make_coordinator(self, config: Any, now_ms: int, **options: Any) -> CountedCoordinator:
+        pass_on = options.pop("on_event")
+
+        def on_event(event: Any) -> None:
+            self._on_event(event)
+            pass_on(event)
+
+        coordinator = CountedCoordinator(
+            config, now_ms, on_event=on_event, member_ids=self._member_id, **options
+        )
+        return coordinator
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the scenario."""
+        return self.schedule.now_ms + self._skipped_ms
+
+    def run(self) -> Played:
+        """Play it to its end."""
+        coordinator = self.cluster.coordinator
+        assert isinstance(coordinator, CountedCoordinator)
+        for op in self._drawn():
+            self._advance(op["at"])
+            if self._ordered:
+                self._await_generation(op["after"])
+            self._do(op)
+        self._advance(self.history.end_ms)
+        last_ms = self.schedule.now_ms + LATE_MS
+        while not self._ordered and self.schedule.now_ms < min(self._busy_until_ms, last_ms):
+            self._advance(self.now_ms + STEP_MS)
+        self.owners.settle()
+        self.result.rebalances += count_rebalances(self.result.generations)
+        self.result.requests += coordinator.requests
+        return self.result
+
+    def _drawn(self) -> list[dict[str, Any]]:
+        """Return the ops at the times that the seed draws."""
+        drawn = []
+        shift_ms: dict[int, int] = {}  # of all that began a generation
+        for op in self.history.ops:
+            half_ms = op["slack_ms"] // 2
+            if op["after"] not in shift_ms:
+                shift_ms[op["after"]] = self._choices.integer(-half_ms, half_ms)
+            drawn.append({**op, "at": op["at"] + shift_ms[op["after"]]})
+        return sorted(drawn, key=lambda op: int(op["at"]))
+
+    def settings_of(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a consumer."""
+        classic = self.protocol == "classic"
+        settings = {
+            "group.id": self.history.group,
+            "group.protocol": self.protocol,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            **{name: value for name, value in config.items() if name != "member.id"},
+        }
+        settings |= self.settings
+        if classic and "heartbeat.interval.ms" not in self.settings:
+            # Members that joined together would heartbeat together for ever; real ones do not.
+            interval_ms = min(self._heartbeat_ms, settings["session.timeout.ms"] // 3)
+            drift_ms = self._choices.integer(0, interval_ms // 10)
+            settings["heartbeat.interval.ms"] = interval_ms - drift_ms
+        strategy = settings["partition.assignment.strategy"]
+        settings["partition.assignment.strategy"] = strategy.split(",")
+        if not classic:
+            for name in CLASSIC_ONLY:
+                settings.pop(name, None)
+        return settings
+
+    # The clock
+
+    def changed(self, really: bool = True, *, for_ms: int = 0) -> None:
+        """Take note that something has changed: skip no time until it can have had its effects."""
+        if really:
+            quiet_ms = for_ms + self._session_ms + QUIET_MS
+            self._busy_until_ms = max(self._busy_until_ms, self.schedule.now_ms + quiet_ms)
+
+    def _advance(self, to_ms: int) -> None:
+        """Play until a time of the scenario."""
+        while (left_ms := to_ms - self.now_ms) > 0:
+            if self.schedule.now_ms >= self._busy_until_ms:
+                self._skip(left_ms)
+                return
+            self.schedule.run_until(self.schedule.now_ms + min(left_ms, STEP_MS))
+
+    def _skip(self, passed_ms: int) -> None:
+        """Let time pass in which members only heartbeat."""
+        self._skipped_ms += passed_ms
+        for life in self._lives.values():
+            interval_ms = life.settings.get("heartbeat.interval.ms", CONSUMER_HEARTBEAT_MS)
+            self.result.requests += passed_ms // interval_ms
+
+    def _await_generation(self, number: int) -> None:
+        while len(self.result.generations) < number and self.schedule.now_ms < self._busy_until_ms:
+            self.schedule.run_until(self.schedule.now_ms + STEP_MS // 10)
+
+    # What happens
+
+    def _do(self, op: Mapping[str, Any]) -> None:
+        kind, name = op["op"], op.get("consumer", "")
+        life = self._lives.get(name)
+        self.changed()
+        if kind == "start":
+            self._start(name, op)
+        elif kind == "coordinator_stop":
+            self.cluster.fail_over()
+        elif kind == "add_partitions":
+            size = len(self.cluster.topics[op["topic"]].logs) + op["count"]
+            self.cluster.add_partitions(op["topic"], size)
+            for one in self._lives.values():
+                if one.consumer is not None:
+                    one.consumer._metadata.request_update()
+            self.cluster.wake_clients()
+        elif life is None:
+            return
+        elif kind == "subscribe":
+            life.subscribe(sorted(op["subscription"]))
+        elif kind == "rejoin":
+            life.rejoin()
+        elif kind == "close":
+            life.close()
+            self._over(name)
+        elif kind == CRASHED:
+            life.crash()
+            self._over(name)
+        else:
+            life.pause()
+            self.changed(for_ms=life.settings["max.poll.interval.ms"])
+
+    def _start(self, name: str, op: Mapping[str, Any]) -> None:
+        config = op["config"]
+        prefix = config.get("group.instance.id") or config["client.id"]
+        self._ids.setdefault(prefix, []).append(config["member.id"])
+        self._name_of[config["member.id"]] = name
+        places = [
+            (topic, number)
+            for topic in op["subscription"]
+            for number in range(len(self.cluster.topics[topic].logs))
+        ]
+        self.owners.cover(places)
+        self._lives[name] = _Life(self, name, op)
+
+    def _over(self, name: str) -> None:
+        del self._lives[name]
+
+    def ended(self, life: _Life, error: KafkaError) -> None:
+        """Take note that a client has thrown: its application ends."""
+        self.result.refused[type(error).__name__] += 1
+        self.owners.give_all(life.name)
+
+    def _member_id(self, prefix: str) -> str:
+        ids = self._ids.get(prefix)
+        return ids.pop(0) if ids else f"{prefix}-{len(self._name_of)}"
+
+    def _on_event(self, event: Any) -> None:
+        if isinstance(event, Transition | ConsumerGroupChange):
+            self._group_changed(event)
+        if not isinstance(event, Append):
+            return
+        self.result.records += 1
+        self.result.record_bytes += len(event.key) + len(event.value or b"")
+        if event.key[:2] == _CLASSIC_GROUP and event.value is not None:
+            self._generation(event.decoded()["value"])
+
+    def _group_changed(self, event: Transition | ConsumerGroupChange) -> None:
+        """Take a new state of the group; an epoch is a rebalance of the consumer protocol."""
+        self.changed()
+        state = event.to if isinstance(event, Transition) else event.state
+        if state in ("Stable", "Empty", "Dead", None):
+            if self._unstable_since_ms is not None:
+                settling_ms = self.now_ms - self._unstable_since_ms
+                self.result.settling_ms = max(self.result.settling_ms, settling_ms)
+            self._unstable_since_ms = None
+        elif self._unstable_since_ms is None:
+            self._unstable_since_ms = self.now_ms
+        if isinstance(event, ConsumerGroupChange) and event.type == "consumer":
+            self.result.rebalances += event.group_epoch > self._epoch
+            self._epoch = event.group_epoch
+            if not event.members:
+                self.owners.settle()
+
+    def _generation(self, record: Mapping[str, Any]) -> None:
+        members = record["members"]
+        owners = {
+            self._name_of.get(one["member_id"], one["member_id"]): owned_partitions(
+                one["assignment"]
+            )
+            for one in members
+        }
+        if not owners:
+            self.owners.settle()
+        self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))

@@ -1,0 +1,92 @@
+"""The generations of a classic group with their members: what a rehearsal plays again.
+
+The events and causes are those of ``explain``, so a broker's logs make them exact; beside each
+stand the members as of its record, with what they asked for and what they were assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from coterie.base.consumer_protocol import read_subscription
+from coterie.errors import CorruptData
+from coterie.insight.groups.causes import CAUSE
+from coterie.insight.groups.timeline import DELETED, EMPTY, GENERATION
+from coterie.insight.questions.explain import Parameters, PartitionTimelines, aggregates
+from coterie.insight.records.partition_view import PartitionView
+from coterie.state.assignments import assignments
+
+__all__ = ["FIELDS", "NAME", "Parameters", "aggregates", "rows"]
+
+NAME = "generations"
+COORDINATOR_CHANGE, REPLACED = "coordinator_change", "static_replacement"
+EVENTS = (GENERATION, EMPTY, DELETED, COORDINATOR_CHANGE, REPLACED)
+MEMBER = {
+    "member_id": "string",
+    "client_id": "string",
+    "client_host": "string",
+    "group_instance_id": "string",
+    "session_timeout_ms": "int32",
+    "rebalance_timeout_ms": "int32",
+    "topics": ["string"],  # subscribed; null: the subscription cannot be read
+    "assignment": [{"topic": "string", "partitions": ["int32"]}],
+}
+FIELDS = {
+    "group_id": "string",
+    "event": "string",  # of EVENTS
+    "timestamp": "timestamp",  # of the record
+    "log_offset": "int64",
+    "generation": "int32",
+    "joined_at": "timestamp",  # when the joins were complete; null: not known
+    "protocol": "string",
+    "causes": [CAUSE],
+    "members": [MEMBER],
+}
+Row = dict[str, Any]
+
+
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
+    """Yield the events of each group, in log order, with its members after each."""
+    timelines = PartitionTimelines(view, parameters)
+    timelines.read()
+    for group in view.group_ids:
+        history = view.histories.get(group)
+        index_of = (
+            {}
+            if history is None
+            else {row["log_offset"]: index for index, row in enumerate(history.generations)}
+        )
+        for event in timelines.rows_of(group):
+            if event["event"] not in EVENTS:
+                continue
+            index = index_of.get(event["log_offset"])
+            row = {name: event.get(name) for name in FIELDS}
+            row |= {"group_id": group, "causes": event.get("causes", []), "members": []}
+            if history is not None and index is not None:
+                row["joined_at"] = history.generations[index]["current_state_timestamp"]
+                state = history.state(index)
+                row["members"] = [] if state is None else _members(state)
+            yield row
+
+
+def _members(state: Row) -> list[Row]:
+    assigned = assignments({"type": "classic", **state})
+    return [
+        {
+            **{name: member[name] for name in MEMBER if name in member},
+            "topics": _topics(member["subscription"]),
+            "assignment": [
+                {"topic": topic, "partitions": numbers}
+                for topic, numbers in sorted(assigned[member["member_id"]][0].items())
+            ],
+        }
+        for member in state["members"]
+    ]
+
+
+def _topics(subscription: bytes) -> list[str] | None:
+    try:
+        return sorted(read_subscription(subscription).topics)
+    except CorruptData:
+        return None

@@ -1,0 +1,206 @@
+"""A group's history, played again: held to logs of real brokers, and to what a variant must do."""
+
+import json
+import re
+import shlex
+from itertools import pairwise
+
+import pytest
+
+from coterie.base.progress_bar import ProgressBar
+from coterie.errors import ArgumentError, CoterieError
+from coterie.histories.rehearsal.history import LoggedHistory, read_history
+from coterie.histories.rehearsal.play import Play
+from coterie.histories.rehearsal.result import rehearse
+from coterie.histories.rehearsal.variants import read_variant
+from coterie.insight import answering
+from coterie.insight.question_engine import QuestionRequest
+from coterie.insight.questions import generations
+from coterie.log.folders import find_segments
+from support.commandline import coterie, coterie_ok
+from support.doc_pages import blocks
+from support.golden_data import GOLDEN
+
+INCIDENTS = GOLDEN / "incidents"
+LEAST = 10  # rebalances of a group whose play has to fit its log
+PLAYED = {"range", "roundrobin", "sticky", "cooperative-sticky"}
+
+
+def histories_of(path, *groups):
+    """The history of each group of a log whose assignor is Kafka's."""
+    ask, log = generations.Parameters(), find_segments((str(path),))
+    request = QuestionRequest(generations.NAME, ask, log, frozenset(groups) or None)
+    rows = {}
+    for part in answering.answer(request, ProgressBar()):
+        for row in part.rows:
+            rows.setdefault(row["group_id"], []).append(row)
+    for group, of_group in rows.items():
+        if {row["protocol"] for row in of_group if row["members"]} & PLAYED:
+            yield read_history(group, of_group)
+
+
+def history_of(incident, group):
+    (found,) = histories_of(INCIDENTS / incident / "log", group)
+    return found
+
+
+def test_the_rebalances_and_owners_of_real_logs_come_out_again():
+    """Nine of ten groups with ten rebalances; the others differ by what the log does not say."""
+    folders = [GOLDEN / "logs" / "basic", *sorted(INCIDENTS.glob("*/log"))]
+    members, owners, groups = 0, 0, 0
+    for folder in folders:
+        for history in histories_of(folder):
+            (row,) = rehearse(history, [], plays=2)
+            if row["in_log"] >= LEAST:
+                groups += 1
+                members += row["same_members"] == row["records_in_log"]
+                owners += row["same_owners"] == row["records_in_log"]
+    assert groups >= 12
+    assert members >= 0.9 * groups
+    assert owners >= 0.8 * groups  # librdkafka's assignors break ties in another order
+
+
+def start(consumer, at, **config):
+    settings = {
+        "session.timeout.ms": 10_000,
+        "max.poll.interval.ms": 60_000,
+        "partition.assignment.strategy": "range",
+        "client.id": consumer,
+        "member.id": f"{consumer}-{at}",
+    }
+    op = {"at": at, "op": "start", "after": 0, "slack_ms": 0, "consumer": consumer}
+    return {**op, "subscription": {"orders": 1}, "config": settings | config}
+
+
+def op(kind, consumer, at):
+    return {"at": at, "op": kind, "after": 0, "slack_ms": 0, "consumer": consumer}
+
+
+def history(*ops):
+    return LoggedHistory("g", 0, {"orders": 4}, ops=sorted(ops, key=lambda one: one["at"]))
+
+
+def played(of, variant="session.timeout.ms=10000", seed=0):
+    chosen = read_variant(variant)
+    changed = chosen.of(of)
+    kafka = {"kafka": chosen.kafka, "protocol": chosen.protocol, "settings": chosen.settings}
+    return Play(changed, seed=seed, **kafka).run()
+
+
+@pytest.mark.parametrize("timeout_ms", [10_000, 45_000, 200_000])
+def test_partitions_of_a_dead_member_have_no_owner_until_its_session_ends(timeout_ms):
+    of = history(start("a", 0), start("b", 10), op("crash", "b", 60_000))
+    longest_ms = played(of, f"session.timeout.ms={timeout_ms}").longest_unowned_ms
+    heartbeat_ms = 3_000  # the last one came so much earlier; the other member rejoins so late
+    assert timeout_ms - heartbeat_ms <= longest_ms <= timeout_ms + heartbeat_ms + 100
+
+
+def test_a_static_member_that_comes_back_in_time_brings_no_rebalance():
+    restart = op("close", "b", 60_000), start("b", 62_000)
+    of = history(start("a", 0), start("b", 10), *restart)
+    assert played(of).rebalances == 3
+    assert played(of, "static=true").rebalances == 1
+
+
+def test_a_member_that_does_not_poll_leaves_after_max_poll_interval():
+    of = history(start("a", 0), start("b", 10), op("pause", "b", 60_000))
+    ends = [one.at for one in played(of, "max.poll.interval.ms=30000").generations]
+    assert len(ends) == 2
+    assert 90_000 - 10 <= ends[1] <= 90_000 + 3_100
+
+
+def test_a_skipped_month_changes_nothing_but_the_heartbeats():
+    """A month between two restarts, played beside a minute: the same rebalances and gaps."""
+    month_ms = 30 * 86_400_000
+    results = []
+    for pause_ms in (60_000, month_ms):
+        again = 100_000 + pause_ms
+        restart = op("close", "b", again), start("b", again + 1_000)
+        results.append(played(history(start("a", 0), start("b", 10), *restart)))
+    near, far = results
+    assert near.rebalances == far.rebalances
+    assert near.unowned_ms == far.unowned_ms
+    assert [one.owners for one in near.generations] == [one.owners for one in far.generations]
+    assert far.requests > near.requests + 2 * 0.9 * month_ms / 3_000
+
+
+def test_a_rolling_deploy_spaces_the_restarts_and_leaves_each_away_as_long():
+    names = "abcd"
+    starts = [start(name, place) for place, name in enumerate(names)]
+    ends = [op("close", name, 60_000 + place) for place, name in enumerate(names)]
+    back = [start(name, 65_000 + place) for place, name in enumerate(names)]
+    moved = read_variant("deploy=rolling:30s").of(history(*starts, *ends, *back)).ops
+    closes = [one["at"] for one in moved if one["op"] == "close"]
+    assert [after - before for before, after in pairwise(closes)] == [30_000] * 3
+    returns = [one["at"] for one in moved if one["op"] == "start"][4:]
+    assert [back - close for close, back in zip(closes, returns, strict=True)] == [5_000] * 4
+
+
+def test_another_protocol_and_release_are_played():
+    of = history_of("departures", "killed")
+    rows = rehearse(of, [read_variant("protocol=consumer"), read_variant("kafka=4.4")], plays=1)
+    assert [(row["variant"], row["kafka"], row["protocol"]) for row in rows] == [
+        ("as it was", "3.9", "classic"),
+        ("protocol=consumer", "4.4", "consumer"),
+        ("kafka=4.4", "4.4", "classic"),
+    ]
+    as_it_was, consumer, _ = rows
+    # A broker's session of 45 s: the partitions of killed members wait longer than with 10 s.
+    assert consumer["longest_unowned_ms_least"] > as_it_was["longest_unowned_ms_most"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("protocol", "KEY=VALUE"),
+        ("protocol=streams", "there are classic and consumer"),
+        ("kafka=4.9", "there are 3.9"),
+        ("protocol=consumer,kafka=3.9", "no consumer protocol"),
+        ("assignor=best", "there are range"),
+        ("sesion.timeout.ms=1", "session.timeout.ms"),
+        ("session.timeout.ms=soon", "no number of ms"),
+        ("session.timeout.ms=99999999999", "session.timeout.ms"),
+        ("protocol=consumer,session.timeout.ms=9", "a setting of the broker"),
+        ("protocol=consumer,assignor=range", "a setting of the broker"),
+        ("static=yes", "true and false"),
+        ("deploy=fast", "rolling:30s"),
+        ("heartbeat.interval.ms=60000", "below"),
+    ],
+)
+def test_a_wrong_variant_is_refused_with_what_there_is(text, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        read_variant(text)
+
+
+def test_a_group_without_a_generation_is_refused():
+    with pytest.raises(CoterieError, match="no generation of the classic protocol"):
+        read_history("g", [])
+
+
+def test_the_page_shows_what_the_command_prints():
+    (block,) = blocks("rehearse.md", "console")
+    command, _, shown = block.removeprefix("$ coterie ").partition("\n")
+    done = coterie_ok(*shlex.split(command), cwd=GOLDEN.parents[1])
+    assert done.stdout.strip("\n") == shown.strip("\n")
+
+
+def test_a_group_that_cannot_be_played_is_named_and_the_others_are():
+    log = GOLDEN / "logs" / "connect"
+    done = coterie_ok("rehearse", log, "--group", "connect-*", "--format", "json")
+    assert {row["group_id"] for row in json.loads(done.stdout)} == {"connect-snk"}
+    assert "'connect-raw' is no consumer group" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        ((), 2, "--group"),
+        (("--group", "eager", "--to", "kafka=2"), 2, "there are 3.9"),
+        (("--group", "nobody"), 1, "nobody"),
+    ],
+)
+def test_wrong_use_is_one_line(options, status, message):
+    done = coterie("rehearse", INCIDENTS / "rolling-restarts" / "log", *options)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
