@@ -18,6 +18,7 @@ from coterie.server.releases import DEFAULT_RELEASE, RELEASES
 
 GROUPS, PARTITIONS, ROUND = 100, 10, 2000
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 9, 11, 12, 14
+CONSUMER_HEARTBEAT = 68
 CONFIG = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4}
 PROTOCOLS = [{"name": "range", "metadata": b"\0" * 16}]
 
@@ -72,6 +73,15 @@ def requests_of(connection, group):
         "rebalanceTimeoutMs": 30000, "protocolType": "consumer", "protocols": PROTOCOLS,
     }  # fmt: skip
     yield "JoinGroup 9", framed(JOIN_GROUP, 9, again)
+    if connection.cluster.has_consumer_groups:
+        member = {"groupId": f"{group}-consumer", "memberId": "m"}
+        first = {"memberEpoch": 0, "rebalanceTimeoutMs": 30000, "subscribedTopicNames": ["load"],
+                 "topicPartitions": []}  # fmt: skip
+        epoch = ask(connection, CONSUMER_HEARTBEAT, 1, {**member, **first})["memberEpoch"]
+        yield (
+            "ConsumerGroupHeartbeat 1",
+            framed(CONSUMER_HEARTBEAT, 1, {**member, "memberEpoch": epoch}),
+        )
 
 
 def timed(todo):
@@ -106,7 +116,7 @@ def main():
         for name in args.names or frames:
             least[name] = min(timed(frames[name]), least.get(name, float("inf")))
     for name, us in least.items():
-        print(f"{name:16}{us:8.2f} µs")
+        print(f"{name:26}{us:8.2f} µs")
 
 
 if __name__ == "__main__":

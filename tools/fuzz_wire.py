@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT.parent / "shared" / "golden" / "wire" / "frames" / "frames.jsonl.gz"
 RUNNING = ROOT / "build" / "fuzz" / "wire"
 FRAMES_A_BLOCK = 500  # one random source each, and one number to run them again
-OFFSET_COMMIT, HEARTBEAT = 8, 12
+OFFSET_COMMIT, HEARTBEAT, CONSUMER_HEARTBEAT = 8, 12, 68
 LONGEST = 100_000
 TEXTS = ["", "t", "группа", "x" * 127, "é\0📦", "y" * 300]
 BYTES = [0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF]
@@ -176,11 +176,11 @@ class Wire:
     def __init__(self):
         rng = random.Random(1)
         self.frames = whole_frames(rng) + golden_frames()
-        self.quick = [frame for key, _, is_request, frame in self.frames
-                      if key in (HEARTBEAT, OFFSET_COMMIT) and is_request]  # fmt: skip
+        quick = (HEARTBEAT, CONSUMER_HEARTBEAT, OFFSET_COMMIT)
+        self.quick = [f for key, _, is_request, f in self.frames if key in quick and is_request]
         commits = [frame for frame in self.quick if frame[:2] == b"\0\x08"]
         self.topics = {
-            topic["name"]: SimpleNamespace(partitions=range(100))
+            topic["name"]: SimpleNamespace(name=topic["name"], partitions=range(100))
             for frame in commits for topic in wire.decode_request(frame, fill=True).body["topics"]
         }  # fmt: skip
         self.settings = coordinator_config({})
@@ -205,7 +205,7 @@ class Wire:
             frame = damaged(rng.getrandbits(106), frame) if rng.random() < 0.4 else frame
             data += len(frame).to_bytes(4, "big") + frame
         data = data[: rng.randrange(len(data) + 1)]
-        position, answers = answer_quick(core, self.topics, data, 0, LONGEST)
+        position, answers = answer_quick(core, self.topics, data, 0, LONGEST, None, str)
         assert 0 <= position <= len(data)
         assert bool(position) == bool(answers)
 

@@ -1,9 +1,4 @@
-"""The same requests to a server without observers and to one with an observer.
-
-The first takes the fast paths: heartbeats from bytes to the coordinator and back, responses passed
-on as the core has them. The other creates events and observes each request. Answers, groups and
-logs have to be the same, byte for byte.
-"""
+"""Requests of all kinds of classic groups, by the fast path and by the handlers."""
 
 import random
 
@@ -12,7 +7,7 @@ import pytest
 from coterie import wire
 from coterie.server.api.table import SERVED
 from support.server.asking import KEY, SUBSCRIBED, framed, request
-from support.server.playing import Server
+from support.server.two_ways import Both
 from support.server.writing import batch, of_producer
 
 GROUPS = ["g", "h", "группа"]
@@ -21,57 +16,6 @@ CONFIG = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions":
 STEPS = 700
 OFTEN = ["JoinGroup"] * 3 + ["SyncGroup"] * 4 + ["Heartbeat"] * 5 + ["OffsetCommit"] * 5
 OFTEN += ["OffsetFetch"] * 3 + ["Fetch"] * 4 + ["Produce"] * 3 + ["LeaveGroup"]
-
-
-class Both:
-    """Two servers and their connections, asked alike."""
-
-    def __init__(self):
-        self.servers = [Server(CONFIG), Server(CONFIG)]
-        self.events = []
-        for server in self.servers:
-            for topic, count in (("t", 3), ("u", 1)):
-                server.cluster.topics.create(topic, count)
-        watched = self.servers[1].cluster
-        self.servers[1].dispatcher.observer = lambda call, handler: True
-        watched.groups.on_event = self.events.append
-        self.topic_id = watched.topics.get("t").topic_id
-        self.peers = [self.connect() for _ in range(6)]
-
-    def connect(self):
-        return [server.connect() for server in self.servers]
-
-    def send(self, number, data):
-        for peer in self.peers[number]:
-            peer.send(data)
-
-    def leave(self, number):
-        """Close a connection, which may wait for something, and open another."""
-        for peer in self.peers[number]:
-            peer.leave()
-        self.peers[number] = self.connect()
-
-    def run(self, ms):
-        for server in self.servers:
-            server.run(ms)
-
-    def answers(self):
-        """What each connection was answered since the last call; a closed one is replaced."""
-        found = []
-        for number, (quick, watched) in enumerate(self.peers):
-            data = quick.take()
-            assert data == watched.take()
-            assert quick.connection.closing == watched.connection.closing
-            quick.received = watched.received = b""
-            found.append(data)
-            if quick.connection.closing:
-                self.peers[number] = self.connect()
-        return found
-
-    def state(self, server):
-        cluster = server.cluster
-        logs = [log.data() for topic in cluster.topics for log in topic.partitions]
-        return cluster.now_ms, [cluster.groups.snapshot(group) for group in GROUPS], logs
 
 
 class Client:
@@ -192,7 +136,7 @@ class Client:
 @pytest.mark.parametrize("seed", range(6))
 def test_who_is_watched_answers_as_who_is_not(seed):
     rng = random.Random(seed)
-    both = Both()
+    both = Both(CONFIG, GROUPS)
     client = Client(rng, both.topic_id)
     answered = 0
     for _ in range(STEPS):
@@ -208,16 +152,16 @@ def test_who_is_watched_answers_as_who_is_not(seed):
         for response in both.answers():
             client.learn(response)
             answered += bool(response)
-    assert both.state(both.servers[0]) == both.state(both.servers[1])
+    both.check()
     assert answered > STEPS // 3
     assert both.events
 
 
 def test_what_is_no_frame_of_an_api_ends_both_ways_alike():
     rng = random.Random(9)
-    both = Both()
+    both = Both(CONFIG, GROUPS)
     for _ in range(300):
         frame = bytes([0, rng.choice([0, 1, 8, 9, 11, 12, 14]), 0, rng.randrange(12)])
         both.send(rng.randrange(6), framed(frame + rng.randbytes(rng.randrange(40))))
         both.answers()
-    assert both.state(both.servers[0]) == both.state(both.servers[1])
+    both.check()

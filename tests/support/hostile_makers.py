@@ -182,6 +182,7 @@ def a_value(kind):
 
 BEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}
 BEAT_FRAME = wire.encode_request(12, 4, BEAT)
+CONSUMER_BEAT_FRAME = wire.encode_request(68, 1, {"groupId": "c", "memberEpoch": 1})
 
 
 def a_result():
@@ -429,7 +430,9 @@ CORE_GOOD = {
     "layout_of.version": 4, "below.name": "groupId", "first": 0, "last": 4, "longest": 100,
     "with_events": True, "payload": None,
     "encode_sized.records": b"\0\0\0\1\xff\xff\xff\xffk",
-    "answer_quick.data": len(BEAT_FRAME).to_bytes(4, "big") + BEAT_FRAME,
+    "answer_quick.data": b"".join(
+        len(frame).to_bytes(4, "big") + frame for frame in (BEAT_FRAME, CONSUMER_BEAT_FRAME)),
+    "answer_quick.host_of": lambda: lambda: "/h",
     "answer_quick.coordinator": a_core, "answer_quick.position": 0, "answer_quick.topics": {},
     "text": "g", "what": "x", "codec": 1, "decompress.data": compress(1, b"x"),
     "decode_share_key.key": b"\0\0\0\1g" + bytes(16) + b"\0\0\0\7",

@@ -9,13 +9,13 @@ import pytest
 from coterie import GroupCoordinator, wire
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.runtime import CallerLog, DirectLog
-from coterie._core.fast_path.dispatch import LAST_VERSION, answer_quick
+from coterie._core.fast_path.dispatch import LAST_CONSUMER_VERSION, LAST_VERSION, answer_quick
 from coterie.base.operations import NUMBER
 from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError
 
-HEARTBEAT, OFFSET_COMMIT = 12, 8
+HEARTBEAT, OFFSET_COMMIT, CONSUMER_HEARTBEAT = 12, 8, 68
 UNKNOWN_ID = encode_topic_id(bytes(range(16)))
 TOPICS = {
     name: SimpleNamespace(name=name, partitions=[0] * count, id_bytes=bytes([n + 1]) * 16)
@@ -437,3 +437,79 @@ def test_a_commit_whose_append_fails_is_answered_and_the_failure_left_to_be_take
     assert of.unsettled
     assert isinstance(of.take_failure(), OSError)
     assert not of.unsettled
+
+
+def consumer_group(behaviour="4.1"):
+    """A coordinator with a consumer group of one member, and the fields of its heartbeats."""
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
+    client = {"client_id": "client", "client_host": "/h"}
+    joined = coordinator.consumer_group_heartbeat(
+        "group", "member", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
+        topic_partitions=[], **client,
+    )  # fmt: skip
+    epoch = joined.member_epoch
+    coordinator.consumer_group_heartbeat("group", "member", epoch, **client)  # reads the metadata
+    return coordinator, {"groupId": "group", "memberId": "member", "memberEpoch": epoch}
+
+
+def consumer_beat(body, version):
+    return wire.encode_request(CONSUMER_HEARTBEAT, version, body, client_id="client")
+
+
+def quick(coordinator, data, host_of=lambda: "/h"):
+    return answer_quick(coordinator._core, None, data, 0, LONGEST, None, host_of)
+
+
+@pytest.mark.parametrize("behaviour", ["4.1", "4.3", "4.4"])
+@pytest.mark.parametrize("version", range(LAST_CONSUMER_VERSION + 1))
+def test_a_consumer_heartbeat_with_any_byte_changed_is_answered_only_if_it_means_the_same(
+    version, behaviour
+):
+    coordinator, body = consumer_group(behaviour)
+    whole = consumer_beat(body, version)
+    read = wire.decode_request(whole, fill=True)
+    answered = 0
+    for at in range(4, len(whole)):
+        assert quick(coordinator, with_length(whole[:at])) == (0, b"")
+        for byte in (0, 1, 2, 0x7F, 0x80, 0xFF, whole[at] ^ 1):
+            frame = whole[:at] + bytes([byte]) + whole[at + 1 :]
+            position, answers = quick(coordinator, with_length(frame))
+            if not position:
+                assert answers == b""
+                continue
+            request = wire.decode_request(frame, fill=True)
+            assert (request.body, request.client_id) == (read.body, read.client_id)
+            given = {"memberId": "member", "memberEpoch": body["memberEpoch"],
+                     "heartbeatIntervalMs": 5000, "assignment": None}  # fmt: skip
+            assert answers == with_length(wire.encode_response(
+                CONSUMER_HEARTBEAT, version, given, correlation_id=request.correlation_id
+            ))  # fmt: skip
+            answered += 1
+    assert answered > 25
+    assert coordinator._core.outputs.count == 0
+
+
+def test_a_consumer_heartbeat_is_left_while_writes_are_pending_or_its_host_is_unknown():
+    coordinator, body = consumer_group()
+    beat = with_length(consumer_beat(body, 1))
+    answered = quick(coordinator, beat)
+    assert answered[0] == len(beat)
+    for host_of in (None, lambda: None, lambda: "/other"):
+        assert quick(coordinator, beat, host_of) == (0, b"")
+    with pytest.raises(TypeError):
+        quick(coordinator, beat, lambda: 5)
+    coordinator.handle({"op": "hold_commits"})
+    assert quick(coordinator, beat) == answered
+    coordinator.join_group("h", protocol_type="consumer", protocols={"range": b""})
+    coordinator.consumer_group_heartbeat(
+        "i", "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    assert quick(coordinator, beat) == (0, b"")
+    coordinator.handle({"op": "release_commits"})
+    assert quick(coordinator, beat) == answered
+
+
+def test_a_coordinator_before_4_1_leaves_every_consumer_heartbeat():
+    _, body = consumer_group()
+    data = with_length(consumer_beat(body, 1))
+    assert answer_quick(core(), None, data, 0, LONGEST, None, lambda: "/h") == (0, b"")

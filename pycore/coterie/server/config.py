@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from coterie.base.arguments import boolean, within
@@ -99,7 +100,7 @@ class Settings(Mapping[str, Any]):
     def rack(self) -> str | None:
         return self._values.get(_RACK)
 
-    @property
+    @cached_property
     def group_protocols(self) -> list[str]:
         """The protocols of groups that are on; those of Kafka 4 are by default."""
         text = self._values.get(_PROTOCOLS, "classic,consumer")

@@ -3,11 +3,13 @@
 A request that is not plain, or not whole, goes the long way; nothing of it has happened by then.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
 
 LAST_VERSION: int
+LAST_CONSUMER_VERSION: int
 
 def answer_quick(
     coordinator: Coordinator,
@@ -16,6 +18,7 @@ def answer_quick(
     position: int,
     longest: int,
     ids: dict[bytes, Any] | None = None,
+    host_of: Callable[[], str | None] | None = None,
 ) -> tuple[int, bytes]:
     """Answer the heartbeats and commits at the head of a connection's received bytes.
 
@@ -35,6 +38,9 @@ def answer_quick(
     ids : dict or None
         The same topics by the bytes of their ids, which each has as ``id_bytes``: the rows of
         commits get them. None: the log has no topic ids, and commits that name them are left.
+    host_of : callable or None
+        Returns the client's host, or None if a ConsumerGroupHeartbeat is to be left to its handler;
+        without it all are.
 
     Returns
     -------

@@ -216,12 +216,19 @@ class Connection:
         known = self.cluster.topics
         topics = None if groups.answering else known.named
         ids = known.ids if groups.keeps_topic_ids else None
-        position, answers = answer_quick(core, topics, data, position, self._longest, ids)
+        position, answers = answer_quick(
+            core, topics, data, position, self._longest, ids, self._heartbeat_host
+        )
         if answers:
             self.output.append(answers)
             if core.unsettled:
                 groups.deliver_responses()
         return position
+
+    def _heartbeat_host(self) -> str | None:
+        """Return the client's host, None if its ConsumerGroupHeartbeats need their handler."""
+        knows = self.cluster.groups.knows_topics and self.cluster.has_consumer_groups
+        return self.client_host if knows else None
 
     def _next_frame(self) -> bytes | None:
         start = self._position + 4

@@ -34,9 +34,14 @@ class GroupImage:
             self._changed.pop(topic.name, None)
             self._deleted[topic.name] = None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the coordinator has all changes."""
+        return not (self._changed or self._deleted or self._brokers)
+
     def changes(self) -> tuple[Any, ...] | None:
         """Return the changes as details of the operation ``metadata``; None: there are none."""
-        if not (self._changed or self._deleted or self._brokers):
+        if self.is_current:
             return None
         replicas = [self._node_id]
         topics = tuple(

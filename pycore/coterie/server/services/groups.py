@@ -188,6 +188,11 @@ class Groups:
         self._act("group_config", (config,), group_id)
 
     @property
+    def knows_topics(self) -> bool:
+        """Whether consumer groups are assigned by the topics as they are now."""
+        return self._image is not None and self._image.is_current
+
+    @property
     def count(self) -> int:
         return self.core.group_count
 

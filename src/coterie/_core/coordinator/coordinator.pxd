@@ -28,6 +28,8 @@ cdef class Coordinator:
 
     cdef int beat(self, str group_id, int32_t generation_id, str member_id,
                   str instance) except? -1000
+    cdef object steady_beat(self, str group_id, int32_t epoch, str member_id, str instance,
+                            str client_id, str client_host)
     cdef tuple commit(self, str group_id, int32_t generation_id, str member_id, str instance,
                       tuple rows, int version)
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,

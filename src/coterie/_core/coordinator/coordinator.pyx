@@ -19,7 +19,8 @@ from coterie._core.coordinator.ahead cimport LookUp, look_ahead
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol, Joins, Members, Rebalances
 from coterie._core.coordinator.consumer.requests cimport ReplayedAdmin, ReplayedOffsets, group_row
-from coterie._core.coordinator.consumer.heartbeat cimport ClassicMembers, register_heartbeats
+from coterie._core.coordinator.consumer.heartbeat cimport (
+    ClassicMembers, register_heartbeats, steady_interval)
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember, Timers
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.runtime cimport (
@@ -151,6 +152,24 @@ cdef class Coordinator:
         finally:
             end_use(&self.users)
         return code
+
+    cdef object steady_beat(self, str group_id, int32_t epoch, str member_id, str instance,
+                            str client_id, str client_host):
+        """Return the interval of a ConsumerGroupHeartbeat that names and changes nothing.
+
+        None: it may change something; nothing was done.
+        """
+        if self.consumer is None:
+            return None
+        begin_change(&self.users, THE_COORDINATOR)
+        try:
+            interval_ms = steady_interval(self.consumer, self.runtime.find(group_id), group_id,
+                                          member_id, instance, epoch, client_id, client_host)
+            if interval_ms is not None:
+                self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
+            return interval_ms
+        finally:
+            end_use(&self.users)
 
     cdef tuple commit(self, str group_id, int32_t generation_id, str member_id, str instance,
                       tuple rows, int version):

@@ -5,10 +5,12 @@ A request that is not plain, or not whole, goes the long way; nothing of it has 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcmp
 
 from coterie._core.checks cimport dict_of, within
 from coterie._core.codec.cursor cimport (
-    NEGATIVE, OK, Cursor, Status, load_i16, load_i32, read_count, read_i32, read_i64, store)
+    NEGATIVE, OK, Cursor, Status, load_i16, load_i32, read_count, read_i32, read_i64,
+    remaining, store)
 from coterie._core.codec.layout cimport (
     Writing, begin, end, put_bytes, put_i16, put_i32, put_uvarint, reserve, skip_tags, write_text)
 from coterie._core.coordinator.coordinator cimport Coordinator
@@ -74,7 +76,8 @@ cdef bint answer_commit(Coordinator coordinator, dict topics, dict ids, Writing*
 cdef Status read_head(Cursor* cur, int version, MemberHeader* header) noexcept nogil:
     """Read the fields before the topics."""
     cdef int64_t retention_ms = -1
-    cdef Status status = read_header(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, header)
+    cdef Status status = read_header(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, False,
+                                     header)
     if status == OK and version <= LAST_RETENTION:
         status = read_i64(cur, &retention_ms)
     return NEGATIVE if retention_ms != -1 else status
@@ -202,17 +205,27 @@ cdef int write_answer(Writing* w, int version, int32_t correlation_id, tuple row
 # besides the ids. It stops at the first other request, at an incomplete frame, and as soon as the
 # coordinator has other outputs. It knows no connection: bytes in, bytes out. Cost: one pass over
 # the bytes.
-# Source: ``HeartbeatRequest.json``, ``HeartbeatResponse.json``.
+# Source: ``HeartbeatRequest.json``, ``HeartbeatResponse.json``,
+# ``ConsumerGroupHeartbeatRequest.json``, ``ConsumerGroupHeartbeatResponse.json``.
 
 cdef enum:
     HEARTBEAT = 12
     BEAT_WITH_INSTANCE = 3          # the first version with an instance id
     FLEXIBLE_BEAT = 4               # the first version with tagged fields, and the last one
+    CONSUMER_HEARTBEAT = 68
+    LAST_CONSUMER_BEAT = 1
 
-LAST_VERSION = FLEXIBLE_BEAT
+LAST_VERSION, LAST_CONSUMER_VERSION = FLEXIBLE_BEAT, LAST_CONSUMER_BEAT
+
+# What ConsumerGroupHeartbeat 0 has after the instance id if it names nothing: no rack, rebalance
+# timeout -1, no topics, assignor or partitions. Version 1 has no regular expression, too.
+cdef const char* NOTHING_NAMED = b"\0\xff\xff\xff\xff\0\0\0\0"
+cdef enum:
+    SIZE_OF_NOTHING = 8             # in version 0; each later version has a zero more
 
 
-def answer_quick(Coordinator coordinator not None, topics, data, position, longest, ids=None):
+def answer_quick(Coordinator coordinator not None, topics, data, position, longest, ids=None,
+                 host_of=None):
     """Answer the heartbeats and commits at the head of a connection's received bytes."""
     cdef Py_buffer view
     cdef Py_ssize_t at, most = within(longest, "longest", 0, 0x7FFFFFFF)
@@ -229,14 +242,14 @@ def answer_quick(Coordinator coordinator not None, topics, data, position, longe
         raise ArgumentError(f"data must be bytes, not {shown(data)}") from None
     try:
         at = within(position, "position", 0, view.len)
-        return answer_all(coordinator, known_topics, known_ids, <const uint8_t*>view.buf, at,
-                          view.len, most)
+        return answer_all(coordinator, known_topics, known_ids, host_of, <const uint8_t*>view.buf,
+                          at, view.len, most)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef tuple answer_all(Coordinator coordinator, dict topics, dict ids, const uint8_t* data,
-                      Py_ssize_t at, Py_ssize_t size, Py_ssize_t most):
+cdef tuple answer_all(Coordinator coordinator, dict topics, dict ids, object host_of,
+                      const uint8_t* data, Py_ssize_t at, Py_ssize_t size, Py_ssize_t most):
     cdef Writing w
     cdef Cursor cur
     cdef int32_t length
@@ -252,6 +265,9 @@ cdef tuple answer_all(Coordinator coordinator, dict topics, dict ids, const uint
             cur.at, cur.end = data + at + 8, data + at + 4 + length
             if key == HEARTBEAT:
                 done = answer_beat(coordinator, &w, version, &cur)
+            elif key == CONSUMER_HEARTBEAT:
+                done = host_of is not None and (
+                    answer_consumer_beat(coordinator, host_of, &w, version, &cur))
             else:
                 done = key == OFFSET_COMMIT and topics is not None and (
                     answer_commit(coordinator, topics, ids, &w, version, &cur))
@@ -266,7 +282,7 @@ cdef tuple answer_all(Coordinator coordinator, dict topics, dict ids, const uint
 
 cdef Status read_beat(Cursor* cur, int version, MemberHeader* header) noexcept nogil:
     cdef Status status = read_header(
-        cur, version >= FLEXIBLE_BEAT, version >= BEAT_WITH_INSTANCE, header)
+        cur, version >= FLEXIBLE_BEAT, version >= BEAT_WITH_INSTANCE, False, header)
     if status == OK and version >= FLEXIBLE_BEAT:
         status = skip_tags(cur)
     return status
@@ -300,4 +316,57 @@ cdef bint answer_beat(Coordinator coordinator, Writing* w, int version, Cursor* 
     put_i16(w, <int16_t>code)
     if version >= FLEXIBLE_BEAT:
         reserve(w, 1)[0] = 0
+    return True
+
+
+cdef Status read_consumer_beat(Cursor* cur, int version, MemberHeader* header) noexcept nogil:
+    """Read a heartbeat that names its member only; `NEGATIVE`: it names more."""
+    cdef Py_ssize_t size = SIZE_OF_NOTHING + version
+    cdef Status status = read_header(cur, True, True, True, header)
+    if status == OK and (remaining(cur) < size or memcmp(cur.at, NOTHING_NAMED, size) != 0):
+        status = NEGATIVE
+    if status == OK:
+        cur.at += size
+        status = skip_tags(cur)
+    return status
+
+
+cdef bint answer_consumer_beat(Coordinator coordinator, object host_of, Writing* w, int version,
+                               Cursor* cur) except -1:
+    """Answer a ConsumerGroupHeartbeat that changes nothing; false: it is none, nothing was done."""
+    cdef MemberHeader header
+    cdef str group_id, member_id, client_host, client_id = "", instance = None
+    cdef Writes writes = coordinator.runtime.writes
+    cdef Py_ssize_t start = w.size
+    if not 0 <= version <= LAST_CONSUMER_BEAT or read_consumer_beat(cur, version, &header) != OK:
+        return False
+    client_host = host_of()
+    if client_host is None or (writes is not None and writes.pending):
+        return False
+    try:
+        group_id = text_of(&header.group)
+        member_id = text_of(&header.member)
+        if header.client.size > 0:
+            client_id = text_of(&header.client)
+        if header.instance.size >= 0:
+            instance = text_of(&header.instance)
+    except UnicodeDecodeError:
+        return False
+    interval_ms = coordinator.steady_beat(group_id, header.generation_id, member_id, instance,
+                                          client_id, client_host)
+    if interval_ms is None:
+        return False
+    put_i32(w, 0)                          # the length, set at the end
+    put_i32(w, header.correlation_id)
+    put_no_tags(w, True)
+    put_i32(w, 0)                          # throttle time
+    put_i16(w, 0)                          # no error,
+    put_uvarint(w, 0)                      # and no message
+    put_uvarint(w, <unsigned int>header.member.size + 1)
+    put_bytes(w, header.member.at, header.member.size)
+    put_i32(w, header.generation_id)
+    put_i32(w, <int32_t>interval_ms)
+    reserve(w, 1)[0] = 0xFF                # the assignment is as it was
+    put_no_tags(w, True)
+    store(w.data + start, w.size - start - 4, 4)
     return True

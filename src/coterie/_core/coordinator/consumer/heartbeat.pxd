@@ -11,6 +11,8 @@ from coterie._core.coordinator.runtime cimport Group, Request, Runtime
 cdef tuple join_classic(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r, bint id_made,
                         list records)
 cdef int register_heartbeats(ConsumerProtocol protocol) except -1
+cdef object steady_interval(ConsumerProtocol protocol, Group found, str group_id, str member_id,
+                            str instance, int32_t epoch, str client_id, str client_host)
 
 # ---- requests of classic clients to consumer groups: declarations --------------------------------
 

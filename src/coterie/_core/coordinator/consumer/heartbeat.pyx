@@ -70,10 +70,9 @@ cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_
     cdef ConsumerProtocol protocol = <ConsumerProtocol>component
     cdef Heartbeat request
     cdef tuple payload
-    if instance is None:
-        payload = steady_answer(protocol, group, group_id, member_id, generation_id, details)
-        if payload is not None:
-            return protocol.runtime.respond_committed(group_id, id, op, NONE, payload)
+    payload = steady_answer(protocol, group, group_id, member_id, instance, generation_id, details)
+    if payload is not None:
+        return protocol.runtime.respond_committed(group_id, id, op, NONE, payload)
     request = Heartbeat.__new__(Heartbeat)
     request.group_id = group_id
     request.member_id = member_id
@@ -112,12 +111,12 @@ cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
     return protocol.finish_event()
 
 
-cdef tuple steady_answer(ConsumerProtocol protocol, Group found, str group_id, str member_id,
-                         int32_t epoch, tuple details):
-    """The response to a steady heartbeat, which names and changes nothing; else None.
+cdef ConsumerMember steady_member(ConsumerProtocol protocol, Group found, str group_id,
+                                  str member_id, str instance, int32_t epoch):
+    """The member, if a heartbeat that names nothing changes nothing; else None.
 
     What `answer_heartbeat` finds out step by step, looked at together: the short way for members
-    without an instance id that have all partitions of their target.
+    that have all partitions of their target.
     """
     cdef ConsumerGroup group
     cdef ConsumerMember member
@@ -130,13 +129,44 @@ cdef tuple steady_answer(ConsumerProtocol protocol, Group found, str group_id, s
             or epoch < group.refresh_epoch
             or protocol.runtime.wheel.clock_ms >= group.refresh_ms
             or group.regex_count
-            or (details is not member.last_steady_heartbeat
-                and not names_nothing(member.fields, details))
+            or (instance is not None and not is_instance(group, member, instance))
             or protocol.runtime.partitions.refusal(group_id, False) != NONE):
+        return None
+    return member
+
+
+cdef bint is_instance(ConsumerGroup group, ConsumerMember member, str instance) except -1:
+    return (instance and member.fields.instance_id == instance
+            and group.instances.get(instance) == member.member_id)
+
+
+cdef tuple steady_answer(ConsumerProtocol protocol, Group found, str group_id, str member_id,
+                         str instance, int32_t epoch, tuple details):
+    """The response to a steady heartbeat, which names and changes nothing; else None."""
+    cdef ConsumerMember member = steady_member(protocol, found, group_id, member_id, instance,
+                                               epoch)
+    if member is None or (details is not member.last_steady_heartbeat
+                          and not names_nothing(member.fields, details)):
         return None
     member.last_steady_heartbeat = details
     return unchanged_answer(member, start_session(
         protocol, group_id, timers_of_member(protocol, group_id, member)))
+
+
+cdef object steady_interval(ConsumerProtocol protocol, Group found, str group_id, str member_id,
+                            str instance, int32_t epoch, str client_id, str client_host):
+    """Take a heartbeat that names nothing; its interval, or None if it is not steady."""
+    cdef ConsumerMember member = steady_member(protocol, found, group_id, member_id, instance,
+                                               epoch)
+    if member is None or not is_client(member.fields, client_id, client_host):
+        return None
+    return start_session(protocol, group_id, timers_of_member(protocol, group_id, member))
+
+
+cdef bint is_client(MemberFields fields, str client_id, str client_host) except -1:
+    """Whether a heartbeat comes from the client that a member is."""
+    return (fields.classic is None and client_id == fields.client_id
+            and client_host == fields.client_host)
 
 
 cdef bint names_nothing(MemberFields fields, tuple details) except -1:
@@ -144,9 +174,7 @@ cdef bint names_nothing(MemberFields fields, tuple details) except -1:
     return (details[RACK_ID] is None and details[REBALANCE_TIMEOUT_MS] == -1
             and details[NAMES] is None and details[REGEX] is None
             and details[ASSIGNOR] is None and details[OWNED] is None
-            and fields.classic is None
-            and <str>details[CLIENT_ID] == fields.client_id
-            and <str>details[CLIENT_HOST] == fields.client_host)
+            and is_client(fields, <str>details[CLIENT_ID], <str>details[CLIENT_HOST]))
 
 
 cdef int check_request(ConsumerProtocol protocol, Heartbeat r) except -1:
