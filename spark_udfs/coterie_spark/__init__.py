@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from coterie_spark.designs import run_designs
 from coterie_spark.insight import audit, expire, explain, growth, lag, metrics, undo
-from coterie_spark.replay_job.driver import Replay, replay
+from coterie_spark.replay_job.driver import Replay, replay, replay_frame
 from coterie_spark.replay_job.following import follow
-from coterie_spark.replay_job.frame import replay_frame
 from coterie_spark.source.kafka_rows import decode
 from coterie_spark.traces import run_traces
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ArgumentError, CoterieError, shown
-from coterie_spark.replay_job.closures import a_row_a_task, shipped
+from coterie_spark.replay_job.closures import shipped
+from coterie_spark.replay_job.tasks import a_row_a_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

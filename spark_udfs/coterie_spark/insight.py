@@ -32,8 +32,10 @@ from coterie.log.folders import Listing, Log
 from coterie.state.pickling import pack, unpack
 from coterie.state.replay_engine import Progress
 from coterie.state.several_partitions import Orders, together
-from coterie_spark.replay_job import lines, scanning
+from coterie_spark.replay_job import scanning
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
+from coterie_spark.replay_job.listing import listing_of_paths
+from coterie_spark.replay_job.settings import CHUNK_ROWS, bounded_batches
 from coterie_spark.replay_job.spool import Partitions, each_partition, lies_at_urls
 
 if TYPE_CHECKING:
@@ -95,7 +97,6 @@ def orders_of(spark: SparkSession, request: QuestionRequest, listing: Listing) -
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
     """Answer a question of the command line in a session of its own."""
-    from coterie_spark.replay_job.driver import listing_of_paths
     from coterie_spark.replay_job.engine import session_of_command
 
     with session_of_command(request.master, progress, request.conf) as spark:
@@ -129,11 +130,9 @@ def collected(
     run: Callable[[Callable[[], list[Row]]], list[Row]] = lambda job: job(),
 ) -> Iterator[PartitionAnswer]:
     """Answer for each partition in a session of any kind; ``run`` runs the job."""
-    from coterie_spark.replay_job.driver import bounded_batches
-
     log = log_of(spark, request.log)
     frame = answers_over(spark, log, request, part_batches, scanning.STATE_DDL)
-    with bounded_batches(spark, lines.ROWS_PER_BATCH if lies_at_urls(log) else 1):
+    with bounded_batches(spark, CHUNK_ROWS if lies_at_urls(log) else 1):
         rows = run(frame.collect)
     return answers_of(rows)
 
@@ -150,8 +149,6 @@ def answers_of(rows: Iterable[Any]) -> Iterator[PartitionAnswer]:
 
 
 def log_of(spark: SparkSession, log: Log) -> Partitions:
-    from coterie_spark.replay_job.driver import listing_of_paths
-
     listing = log if isinstance(log, Listing) else listing_of_paths(spark, list(log))
     return list(listing.partitions().items())
 
@@ -237,8 +234,6 @@ def question(name: str) -> Frame:
         until: Time = None,
         **parameters: Any,
     ) -> DataFrame:
-        from coterie_spark.replay_job.driver import listing_of_paths
-
         request = question_request(
             name,
             partial(listing_of_paths, spark, paths),

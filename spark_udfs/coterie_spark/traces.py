@@ -16,7 +16,8 @@ from coterie.base.user_files import open_lines
 from coterie.coordinator.trace import run_trace
 from coterie.coordinator.trace_files import found_traces
 from coterie.errors import CoterieError
-from coterie_spark.replay_job.closures import a_row_a_task, shipped
+from coterie_spark.replay_job.closures import shipped
+from coterie_spark.replay_job.tasks import a_row_a_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

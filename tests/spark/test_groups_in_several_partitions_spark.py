@@ -10,7 +10,7 @@ from support.spark_questions import OF_GROWN_TOPIC, arguments_of, rows_here
 pytest.importorskip("pyspark")
 import coterie_spark
 from coterie_spark import replay
-from coterie_spark.replay_job import on_the_driver
+from coterie_spark.replay_job import roads
 from coterie_spark.replay_job.settings import set_meanwhile
 
 NUMBERS = pytest.mark.parametrize("numbers", [range(COUNT), ()], ids=["copy of all", "copy of two"])
@@ -38,7 +38,7 @@ def test_frames_of_all_questions_have_the_rows_of_the_local_engine(spark, tmp_pa
 def test_tables_have_the_rows_of_the_local_engine(spark, tmp_path, numbers, driver_bytes):
     log = write(tmp_path / "log", story(older_only=True), numbers)
     expected = local_rows([log], history=True)
-    with set_meanwhile(spark, {on_the_driver.SETTING: str(driver_bytes)}):
+    with set_meanwhile(spark, {roads.SETTING: str(driver_bytes)}):
         tables = replay(spark, log, history=True)
         found = {name: rows_of(table.toArrow()) for name, table in tables.items()}
     tables.unpersist()

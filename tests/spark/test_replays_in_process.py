@@ -14,7 +14,16 @@ from coterie.errors import FaultFound
 from coterie.log.folders import Segment
 from coterie.state.local_replay import replay as replay_locally
 from coterie.state.replay_engine import ReplayRequest
-from coterie_spark.replay_job import closures, lines, merging, on_the_driver, plan, scanning
+from coterie_spark.replay_job import (
+    cutting,
+    hadoop,
+    merging,
+    plan,
+    roads,
+    scanning,
+    settings,
+    tasks,
+)
 from support import golden_data
 from support import log_writer as write
 from support.commandline import folder_of
@@ -23,6 +32,7 @@ pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 from coterie_spark import replay, replay_frame  # noqa: E402
 from coterie_spark.replay_job import driver, engine, frame  # noqa: E402
+from coterie_spark.replay_job.listing import listing_of_paths  # noqa: E402
 from support.replayed_tables import WRONG_ARGUMENTS, local_rows, rows_of  # noqa: E402
 from support.spark_stand_in import EPOCH, ROWS, Session, patched  # noqa: E402
 
@@ -89,39 +99,39 @@ def test_a_segment_is_cut_if_it_is_larger_than_a_piece_and_not_compressed(
     paths = [tmp_path / name for name in names]
     for path, body in zip(paths, (one, two, two, one), strict=True):
         path.write_bytes(body)
-    listing = driver.listing_of_paths(session, [str(path) for path in paths])
-    monkeypatch.setattr(driver.plan, "piece_bytes", lambda segments, cores: len(one))
-    cuts = driver.cut_on_workers(session, listing.segments, 2)
+    listing = listing_of_paths(session, [str(path) for path in paths])
+    monkeypatch.setattr(plan, "piece_bytes", lambda segments, cores: len(one))
+    cuts = cutting.cut_on_workers(session, listing.segments, 2)
     assert cuts == {1: [(0, len(one), -1), (len(one), 2 * len(one), 1)]}
-    monkeypatch.setattr(driver.plan, "piece_bytes", lambda segments, cores: 2 * len(one))
-    assert driver.cut_on_workers(session, listing.segments, 2) == {}
+    monkeypatch.setattr(plan, "piece_bytes", lambda segments, cores: 2 * len(one))
+    assert cutting.cut_on_workers(session, listing.segments, 2) == {}
 
 
 def test_each_large_segment_is_cut_by_a_task_up_to_three_for_a_core(session, tmp_path, monkeypatch):
     body = b"".join(write.each(0, *[write.commit(5)] * 3))
     for at in range(5):
         (tmp_path / f"{at}.log").write_bytes(body)
-    listing = driver.listing_of_paths(session, [str(tmp_path / f"{at}.log") for at in range(5)])
-    monkeypatch.setattr(driver.plan, "piece_bytes", lambda segments, cores: 1)
-    tasks = []
+    listing = listing_of_paths(session, [str(tmp_path / f"{at}.log") for at in range(5)])
+    monkeypatch.setattr(plan, "piece_bytes", lambda segments, cores: 1)
+    chosen = []
     ranged = session.range
-    monkeypatch.setattr(session, "range", lambda *a: tasks.append(a[3]) or ranged(*a))
+    monkeypatch.setattr(session, "range", lambda *a: chosen.append(a[3]) or ranged(*a))
     for cores in (1, 2):
-        cuts = driver.cut_on_workers(session, listing.segments, cores)
+        cuts = cutting.cut_on_workers(session, listing.segments, cores)
         assert list(cuts) == list(range(5))
         for those in cuts.values():
             assert [expected for _, _, expected in those] == [-1, 1, 2]
-    assert tasks == [3, 5]
+    assert chosen == [3, 5]
 
 
 def test_a_segment_that_a_worker_cannot_cut_is_one_line(session, tmp_path, monkeypatch):
     log = tmp_path / "a.log"
     log.write_bytes(write.batch(0, [write.commit(5)]))
-    listing = driver.listing_of_paths(session, log)
-    monkeypatch.setattr(driver.plan, "piece_bytes", lambda segments, cores: 1)
+    listing = listing_of_paths(session, log)
+    monkeypatch.setattr(plan, "piece_bytes", lambda segments, cores: 1)
     log.unlink()
     with pytest.raises(CoterieError, match=r"a\.log: .*No such file.*by their absolute names"):
-        driver.cut_on_workers(session, listing.segments, 2)
+        cutting.cut_on_workers(session, listing.segments, 2)
 
 
 @pytest.mark.parametrize("form", [str, golden_data.Path.as_uri])
@@ -136,11 +146,11 @@ def test_partitions_are_merged_in_tasks_of_their_own(
         folder.mkdir()
         data = write.batch(0, [write.commit(5, group=b"g%d" % number)])
         (folder / f"{0:020}.log").write_bytes(data)
-    products, _ = driver.run(session, form(tmp_path), ScanOptions())
-    tasks = [{row["partition"] for row in table.to_pylist()} for table in products.parts()]
-    assert sorted(number for task in tasks for number in task) == list(numbers)
-    assert len(tasks) == min(len(numbers), 6)
-    assert max(map(len, tasks)) == most
+    parts = replay(session, form(tmp_path)).products.parts()
+    found = [{row["partition"] for row in table.to_pylist()} for table in parts]
+    assert sorted(number for task in found for number in task) == list(numbers)
+    assert len(found) == min(len(numbers), 6)
+    assert max(map(len, found)) == most
 
 
 def test_unknown_partitions_are_merged_as_one(session, tmp_path):
@@ -172,7 +182,7 @@ def test_compressed_and_empty_segments_at_a_url_are_read_too(session, tmp_path):
         replayed.unpersist()
     alone = replay(session, f"file:{folder}/{1:020}.log")
     assert alone.summary.records == 1
-    assert session.conf.get(lines._SPLIT_BYTES) == "134217728"  # as before
+    assert session.conf.get(hadoop._SPLIT_BYTES) == "134217728"  # as before
     (folder / f"{0:020}.log.gz").write_bytes(gzip.compress(first)[:-4])
     with pytest.raises(CoterieError, match=r"not a whole \.gz file"):
         replay(session, url)
@@ -291,36 +301,39 @@ def test_tables_are_attributes_and_commits_are_there_with_history_alone(session)
 @pytest.mark.parametrize(("setting", "rows"), [(None, 1), ("256m", 10_000)])
 def test_rows_of_a_batch_are_bounded_where_spark_does_not_bound_their_bytes(session, setting, rows):
     if setting:
-        session.conf.set(driver.BYTES_PER_BATCH, setting)
+        session.conf.set(settings.BYTES_PER_BATCH, setting)
     log = golden_data.log("corrupt/fine")
     replay(session, log)
     assert {*session.rows_per_batch} == {rows}
     session.rows_per_batch.clear()
     replay(session, log.as_uri())
-    assert {*session.rows_per_batch} == {rows if setting else lines.ROWS_PER_BATCH}
+    assert {*session.rows_per_batch} == {rows if setting else settings.CHUNK_ROWS}
     assert session.conf.get(ROWS) == "10000"
 
 
 def test_the_driver_folds_a_small_log_without_a_job(session, monkeypatch):
-    session.conf.set(on_the_driver.SETTING, str(1 << 20))
+    session.conf.set(roads.SETTING, str(1 << 20))
     monkeypatch.setattr(session, "range", None)  # what a job begins with
     log = golden_data.log("transactions")
     found = replayed_rows(session, log, history=True)
     assert found == local_rows([log], history=True)
     with pytest.raises(CoterieError, match="byte 10616"):
         replay(session, golden_data.log("corrupt/magic-3"), on_fault="stop")
+    session.rows_per_batch.clear()
+    replay(session, log.as_uri()).unpersist()
+    assert session.rows_per_batch  # one at a URL takes jobs, however small it is
 
 
 def test_a_session_without_a_context_runs_as_many_tasks_as_a_range_has(session):
-    assert driver.cores_of(session) == 2
+    assert tasks.cores_of(session) == 2
     session.sparkContext.defaultParallelism = 0
-    assert driver.cores_of(session) == 1
+    assert tasks.cores_of(session) == 1
     over_connect = Session()
     del over_connect.sparkContext
     real = over_connect.range
-    for tasks in (1, 3):  # the last one has the row
-        over_connect.range = lambda end, tasks=tasks: real(0, end, 1, tasks)
-        assert driver.cores_of(over_connect) == tasks
+    for count in (1, 3):  # the last one has the row
+        over_connect.range = lambda end, count=count: real(0, end, 1, count)
+        assert tasks.cores_of(over_connect) == count
 
 
 def test_each_file_is_one_split_while_a_log_at_a_url_is_read(session):
@@ -328,7 +341,7 @@ def test_each_file_is_one_split_while_a_log_at_a_url_is_read(session):
     before = [session.conf.get(name) for name in names]
     for sizes in ((3, 70, 5), (0, 0)):
         segments = [Segment(f"file:/{at}", 0, at, size, None) for at, size in enumerate(sizes)]
-        with lines.whole_files(session, segments):
+        with hadoop.whole_files(session, segments):
             for name in names:
                 assert int(session.conf.get(name)) >= max(*sizes, 1)
         assert [session.conf.get(name) for name in names] == before
@@ -353,7 +366,7 @@ class Progress:
 def test_the_command_writes_what_the_local_engine_writes(
     session, tmp_path, monkeypatch, limit, form, history, small_pieces
 ):
-    session.conf.set(on_the_driver.SETTING, limit)
+    session.conf.set(roads.SETTING, limit)
     monkeypatch.setattr(engine, "POLL_S", 0.001)
     log = golden_data.log("transactions")
     size = sum(path.stat().st_size for path in golden_data.segments("transactions"))
@@ -382,8 +395,8 @@ def test_the_command_writes_what_the_local_engine_writes(
             parts = folder_of(ours)
             assert parts == [f"part-{number:05d}.parquet" for number in range(len(parts))]
     shown = [call for call in progress.calls if call[0] != "advance" or call[1]]
-    read = [("advance", size)] if limit != "-1" else []
-    assert shown == [("total", size), ("stage", "reading"), *read, ("stage", "writing")]
+    steps = [("total", size), ("stage", "reading"), ("advance", size), ("stage", "writing")]
+    assert shown == steps
 
 
 # ---- rows of Kafka's source
@@ -446,19 +459,19 @@ def test_a_fault_of_rows_has_an_offset(session):
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_each_row_comes_to_a_task_of_its_own(session, monkeypatch, count):
     rows = [(f"{n}",) for n in range(count)]
-    made = closures.a_row_a_task(session, rows, "name string")
+    made = tasks.a_row_a_task(session, rows, "name string")
     assert made.columns == ["name"]
     assert [table.num_rows for table in made.parts()] == [1] * count
-    monkeypatch.setattr(closures, "TASKS", 2)
-    made = closures.a_row_a_task(session, rows, "name string")
+    monkeypatch.setattr(tasks, "TASKS", 2)
+    made = tasks.a_row_a_task(session, rows, "name string")
     assert sorted(table.num_rows for table in made.parts()) == sorted(
         {1: [1], 2: [1, 1], 7: [3, 4]}[count]
     )
-    assert closures.a_row_a_task(session, [], "name string").count() == 0
+    assert tasks.a_row_a_task(session, [], "name string").count() == 0
 
 
 def test_products_about_partitions_are_the_only_ones_that_the_driver_reads(session):
-    products, summary = driver.run(session, golden_data.log("basic"), ScanOptions())
-    names = {row.name for row in products.collect()}
+    found = replay(session, golden_data.log("basic"))
+    names = {row.name for row in found.products.collect()}
     assert {merging.ABOUT, "groups", "offsets"} <= names
-    assert summary.records == sum(1 for _ in golden_data.records("basic"))
+    assert found.summary.records == sum(1 for _ in golden_data.records("basic"))

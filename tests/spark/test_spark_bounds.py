@@ -17,7 +17,7 @@ from coterie.state.pickling import pack
 from coterie.state.replay_engine import Read
 from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
-from coterie_spark.replay_job import driver, hadoop, merging, plan, scanning, writing
+from coterie_spark.replay_job import listing, merging, plan, products, scanning, writing
 from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
 from coterie_spark.replay_job.frame import OffsetRun, rows_worker
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value
@@ -42,10 +42,10 @@ def report(number, *positions, stopped=False):
 def test_a_replay_that_stops_names_the_first_fault_of_the_first_partition_that_has_one():
     reports = [report(3, 5, 7, stopped=True), report(1, 20, 90, stopped=True), report(0, 1)]
     with pytest.raises(FaultFound, match="p-1: byte 20, base offset 0: crc: bad; stopped"):
-        driver.summary_of(reports, ())
+        products.summary_of(reports, ())
     # what cannot be read at all comes before any fault
     with pytest.raises(CoterieError, match=r"^a is gone"):
-        driver.summary_of([*reports, (merging.ERROR, b"b"), (merging.ERROR, b"a is gone")], ())
+        products.summary_of([*reports, (merging.ERROR, b"b"), (merging.ERROR, b"a is gone")], ())
 
 
 # ---- merging
@@ -361,7 +361,7 @@ def test_files_that_kafka_set_aside_are_named_and_not_read():
     names = [f"{0:020}.log", f"{0:020}.log.swap", f"{5:020}.log.deleted", f"{0:020}.index"]
     aside = []
     entries = [(f"hdfs:/l/{TOPIC}-7/{name}", name, False, 9) for name in names]
-    segments = list(hadoop._folder(entries, aside))
+    segments = list(listing._folder(entries, aside))
     assert [(s.path[-4:], s.partition, s.base_offset) for s in segments] == [(".log", 7, 0)]
     assert [path.rpartition("/")[2] for path in aside] == names[1:3]
 

@@ -7,7 +7,7 @@ import pytest
 from coterie.designs import DESIGNS, compare
 from coterie.designs.shipped import path_of
 from coterie.errors import ArgumentError
-from coterie_spark.replay_job.closures import a_row_a_task
+from coterie_spark.replay_job.tasks import a_row_a_task
 
 pytest.importorskip("pyspark")
 

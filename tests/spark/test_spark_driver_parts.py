@@ -13,7 +13,7 @@ from coterie_spark import designs, insight
 
 pytest.importorskip("pyarrow")
 engine = pytest.importorskip("coterie_spark.replay_job.engine", reason="needs pyspark")
-from coterie_spark.replay_job import closures, on_the_driver  # noqa: E402
+from coterie_spark.replay_job import closures, roads  # noqa: E402
 
 
 class Conf(dict):
@@ -43,25 +43,23 @@ def segments(*sizes, partition=0):
 def test_the_driver_folds_a_log_up_to_a_size_where_workers_would_be_local(
     master, setting, is_small
 ):
-    spark = session(master, **{on_the_driver.SETTING: setting})
+    spark = session(master, **{roads.SETTING: setting})
     listing = Listing(tuple(segments(10, 20)), ())
-    assert on_the_driver.is_small(spark, listing) == is_small
-    at_url = Listing(tuple([Segment("s3a://b/0.log", 0, 0, 1, None)]), ())
-    assert not on_the_driver.is_small(spark, at_url)
+    assert roads.is_small(spark, listing) == is_small
 
 
 @pytest.mark.parametrize("size", ["much", "", None])
 def test_a_size_that_is_no_number_is_refused(size):
-    spark = session(**{on_the_driver.SETTING: size})
+    spark = session(**{roads.SETTING: size})
     with pytest.raises(CoterieError, match=f"must be a number of bytes, not '{size or ''}'"):
-        on_the_driver.is_small(spark, Listing((), ()))
+        roads.is_small(spark, Listing((), ()))
 
 
 def test_a_session_without_a_context_or_a_setting():
-    few = Listing(tuple(segments(on_the_driver.DRIVER_BYTES)), ())
-    assert on_the_driver.is_small(session(), few)
-    assert not on_the_driver.is_small(session(), Listing(tuple(segments(1, few.size)), ()))
-    assert not on_the_driver.is_small(SimpleNamespace(conf=Conf()), few)
+    few = Listing(tuple(segments(roads.DRIVER_BYTES)), ())
+    assert roads.is_small(session(), few)
+    assert not roads.is_small(session(), Listing(tuple(segments(1, few.size)), ()))
+    assert not roads.is_small(SimpleNamespace(conf=Conf()), few)
 
 
 # ---- progress

@@ -11,7 +11,7 @@ from coterie import ScanOptions
 from coterie._core.codec.batch import batch_boundaries
 from coterie.log.folders import Segment
 from coterie.state.partial import PartialState
-from coterie_spark.replay_job import plan
+from coterie_spark.replay_job import plan, tasks
 from coterie_spark.replay_job.merging import join_pieces
 from support import golden_data
 
@@ -52,7 +52,7 @@ def test_no_task_is_more_than_one_piece_above_the_bytes_of_the_limit(sizes, core
 
 def test_integers_have_the_hash_of_sparks_partitioning():
     # SELECT hash(0), hash(1), hash(42) of Spark 3.5
-    assert [plan.spark_hash(value) for value in (0, 1, 42)] == [933211791, -559580957, 29417773]
+    assert [tasks.spark_hash(value) for value in (0, 1, 42)] == [933211791, -559580957, 29417773]
 
 
 @pytest.mark.parametrize("max_bytes", [1, 700, 5000])

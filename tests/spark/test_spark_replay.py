@@ -8,17 +8,20 @@ import gzip
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions
+from coterie.log.folders import find_segments
 from coterie.state.document import document_groups
 from coterie.state.local_replay import scan_state
 from coterie.state.replay_engine import Silent
 from coterie_spark import replay
 from coterie_spark.replay_job import merging, plan
 from coterie_spark.replay_job.driver import run
+from coterie_spark.replay_job.roads import from_log
 from support import golden_data
 
 pytest.importorskip("pyspark")
@@ -46,14 +49,15 @@ def groups_by_case(spark, gathered, **options):
     """Groups as ``groups.json`` has them, from the states that Spark merged."""
     folder, origin = gathered
     found = {case: [] for case, _ in origin.values()}
-    products, _ = run(spark, str(folder), ScanOptions(**options), "json")
-    rows = products.where("name = '-state'").orderBy("partition", "part").collect()
+    road = partial(from_log, spark, find_segments([str(folder)]))
+    products, _ = run(road, ScanOptions(**options), "json")
+    rows = [*products.in_order(merging.STATE)]
     for number in origin:
         state = PartialState.from_bytes(b"".join(r.body for r in rows if r.partition == number))
         case, own = origin[number]
         groups = list(document_groups(state))
         found[case] += [{**group, "offsets_partition": own} for group in groups]
-    products.unpersist()
+    products.drop()
     return {case: as_json(by_id(groups)) for case, groups in found.items()}
 
 
@@ -123,9 +127,10 @@ def test_partitions_are_merged_in_tasks_of_their_own(spark, tmp_path):
     for number in range(8):
         name = f"__consumer_offsets-{number}"
         (tmp_path / name).symlink_to(golden_data.log("basic") / name)
-    products, _ = run(spark, tmp_path.as_uri(), ScanOptions())
-    rows = products.selectExpr("partition", "spark_partition_id() as task").distinct().collect()
-    products.unpersist()
+    found = replay(spark, tmp_path.as_uri())
+    placed = found.products.selectExpr("partition", "spark_partition_id() as task")
+    rows = placed.distinct().collect()
+    found.unpersist()
     tasks = [row.task for row in rows]
     assert sorted(row.partition for row in rows) == list(range(8))
     assert len(set(tasks)) == 6

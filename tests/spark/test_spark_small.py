@@ -4,7 +4,7 @@ import pytest
 
 from coterie.errors import CoterieError, FaultFound
 from coterie_spark import replay
-from coterie_spark.replay_job import on_the_driver
+from coterie_spark.replay_job import roads
 from support import golden_data
 from support.commandline import coterie_ok, fails, folder_of
 
@@ -18,9 +18,9 @@ CASES = ["transactions", "old-formats", "corrupt/length-2gib"]
 @pytest.fixture
 def by_driver(spark):
     """The session, in which the driver folds small logs, as it does for users."""
-    spark.conf.set(on_the_driver.SETTING, str(on_the_driver.DRIVER_BYTES))
+    spark.conf.set(roads.SETTING, str(roads.DRIVER_BYTES))
     yield spark
-    spark.conf.set(on_the_driver.SETTING, "-1")
+    spark.conf.set(roads.SETTING, "-1")
 
 
 def jobs_of(spark):
@@ -48,7 +48,7 @@ def test_the_driver_writes_the_files_of_the_local_engine(by_driver, tmp_path, ca
 def test_the_tables_are_those_that_workers_make(by_driver):
     log = golden_data.log("transactions")
     mine = replay(by_driver, log, history=True)
-    by_driver.conf.set(on_the_driver.SETTING, "-1")
+    by_driver.conf.set(roads.SETTING, "-1")
     theirs = replay(by_driver, log, history=True)
     assert mine.summary == theirs.summary
     for name in theirs:
@@ -66,6 +66,6 @@ def test_the_driver_stops_at_a_fault_in_one_line(by_driver, tmp_path):
 
 
 def test_a_limit_that_is_no_number_is_one_line(by_driver):
-    by_driver.conf.set(on_the_driver.SETTING, "all")
+    by_driver.conf.set(roads.SETTING, "all")
     with pytest.raises(CoterieError, match=r"spark.coterie.driverBytes must be a number of bytes"):
         replay(by_driver, golden_data.log("basic"))

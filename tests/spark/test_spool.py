@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.log.folders import Segment
-from coterie_spark.replay_job import lines, scanning, spool
+from coterie_spark.replay_job import hadoop, scanning, spool
 from support.examples import examples
 
 pa = pytest.importorskip("pyarrow")
@@ -136,10 +136,10 @@ def odd_bytes():
 @given(odd_bytes().filter(bool), st.integers(1, 8))
 def test_lines_are_the_bytes_of_their_file(data, chunk_bytes):
     with mock.patch.object(scanning, "CHUNK_BYTES", chunk_bytes):
-        stretches = list(lines.stretches_of([as_spark_reads(data)]))
+        stretches = list(hadoop.stretches_of([as_spark_reads(data)]))
     assert all(s.path == PATH and 0 < len(s.body) <= chunk_bytes for s in stretches)
     segment = Segment(PATH, 0, 0, len(data), None)
-    assert lines.original_bytes(segment, b"".join(s.body for s in stretches)) == data
+    assert hadoop.original_bytes(segment, b"".join(s.body for s in stretches)) == data
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), min_size=1, max_size=20))
@@ -153,13 +153,13 @@ def test_lines_of_several_files_and_splits_stay_with_their_own(places):
          pa.array([start for _, _, start in rows], pa.int64())],
         names=["value", "path", "start"],
     )  # fmt: skip
-    read = [(path, start, line) for path, start, part in lines._pieces([batch]) for line in part]
+    read = [(path, start, line) for path, start, part in hadoop._pieces([batch]) for line in part]
     assert read == [(path, start, body) for body, path, start in rows]
 
 
 def test_a_file_that_grew_is_read_as_far_as_it_was_listed():
     segment = Segment(PATH, 0, 0, 5, None)
-    assert lines.original_bytes(segment, b"ab\ncd\nef\n") == b"ab\ncd"
+    assert hadoop.original_bytes(segment, b"ab\ncd\nef\n") == b"ab\ncd"
 
 
 def test_spark_reads_any_bytes_as_lines(spark, tmp_path):
@@ -178,18 +178,18 @@ def test_spark_reads_any_bytes_as_lines(spark, tmp_path):
     paths = [f"file:{tmp_path}/{number}.log" for number in range(len(texts))]
     sizes = {path: len(data) for path, data in zip(paths, texts, strict=True)}
     segments = [Segment(path, 0, 0, size, None) for path, size in sizes.items()]
-    with lines.whole_files(spark, segments):
-        whole = lines.lines_of(spark, paths).toArrow().to_batches()
+    with hadoop.whole_files(spark, segments):
+        whole = hadoop.lines_of(spark, paths).toArrow().to_batches()
     spark.conf.set("spark.sql.files.maxPartitionBytes", "16")
     try:
-        split = lines.lines_of(spark, paths).toArrow().to_batches()
+        split = hadoop.lines_of(spark, paths).toArrow().to_batches()
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     for batches in (whole, split):
         bodies = {path: [] for path in paths}
-        for stretch in sorted(lines.stretches_of(batches), key=lambda stretch: stretch.start):
+        for stretch in sorted(hadoop.stretches_of(batches), key=lambda stretch: stretch.start):
             bodies[stretch.path].append(stretch.body)
-        read = [lines.original_bytes(s, b"".join(bodies[s.path])) for s in segments]
+        read = [hadoop.original_bytes(s, b"".join(bodies[s.path])) for s in segments]
         assert read == texts
-    assert len({stretch.start for stretch in lines.stretches_of(split)}) > 2
-    assert {stretch.start for stretch in lines.stretches_of(whole)} == {0}
+    assert len({stretch.start for stretch in hadoop.stretches_of(split)}) > 2
+    assert {stretch.start for stretch in hadoop.stretches_of(whole)} == {0}

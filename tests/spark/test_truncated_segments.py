@@ -13,6 +13,7 @@ from support import golden_data
 pytest.importorskip("pyarrow")
 scanning = pytest.importorskip("coterie_spark.replay_job.scanning")
 from coterie.state.decoded import record_batches  # noqa: E402
+from coterie_spark.replay_job import cutting  # noqa: E402
 from coterie_spark.replay_job.plan import pieces_of  # noqa: E402
 
 TRUNCATED = "was truncated while it was read"
@@ -40,7 +41,7 @@ def test_a_unit_of_a_replay_is_an_error(segment):
 
 
 def test_the_cuts_of_a_segment_are_one_row_with_the_error(segment):
-    ((index, *cut, error),) = scanning.cut_rows(3, truncated_bytes, segment, 4096)
+    ((index, *cut, error),) = cutting.cut_rows(3, truncated_bytes, segment, 4096)
     assert (index, cut) == (3, [None, None, None])
     assert TRUNCATED in error
 

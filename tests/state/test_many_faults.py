@@ -88,13 +88,14 @@ def test_verify_lists_them_all(tmp_path):
 
 def test_spark_merges_pieces_to_the_same_counts():
     pytest.importorskip("pyspark")
-    from coterie_spark.replay_job import driver, merging
+    from coterie_spark.replay_job import merging
+    from coterie_spark.replay_job.products import summary_of
 
     merged = merging.PartitionMerge(0, "parquet")
     for state in states({1, 2, 5}):
         assert not [*merged.add(state)]
     products = pytest.importorskip("pyarrow").Table.from_batches(merged.finish()).to_pylist()
     about = [(row["name"], row["body"]) for row in products if row["name"] == merging.ABOUT]
-    summary = driver.summary_of(about, ())
+    summary = summary_of(about, ())
     assert (summary.fault_count, summary.faults) == (8, tuple(faults_of(merge(states({3})))[0]))
     assert summary.more_faults == {"key": 3, "value": 1, "crc": 1}

@@ -23,7 +23,7 @@ from pyspark.sql import Row, functions
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
-from coterie_spark.replay_job.plan import spark_hash
+from coterie_spark.replay_job.tasks import spark_hash
 from support.spark_stand_in_files import Reader, jvm
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

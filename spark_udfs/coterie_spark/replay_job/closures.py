@@ -6,36 +6,20 @@ as bytes inside a function without such names, which checks the worker before it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.errors import CoterieError
 from coterie.state import pickling
-from coterie_spark.replay_job import plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
     from coterie_spark.replay_job.scanning import Batches, Worker
 
 T = TypeVar("T")
 UNFIT = "coterie cannot run on worker "
-
-TASKS = 10_000  # the most tasks for rows that get one each
-
-
-def a_row_a_task(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: str) -> DataFrame:
-    """Return a DataFrame in which each row is a task of its own, up to ``TASKS``.
-
-    Spark's own repartitioning gives two rows to some tasks and none to others.
-    """
-    tasks = max(1, min(len(rows), TASKS))
-    salts = plan.salts(tasks)
-    salted = [(salts[number % tasks], *row) for number, row in enumerate(rows)]
-    frame = spark.createDataFrame(salted, f"task int, {columns}")
-    return frame.repartition(tasks, "task").drop("task")
 
 
 def on_worker(work: Callable[..., T]) -> Callable[..., T]:

@@ -1,7 +1,7 @@
 """Replay a log on Spark: the driver plans, workers read and scan, only partial states move.
 
-    plan pieces -> scan (one row a chunk of a state) -> shuffle by partition, sort by place
-    -> merge in log order -> products as bytes, persisted -> one DataFrame a table
+    list -> plan, scan and merge along a road (``roads``) -> products -> each group once
+    -> one DataFrame a table; or files, by ``writing``
 
 Memory of a worker grows with the keys of one partition, not with its records. The shuffle moves
 one state for each task and partition. Scan and merge run once, when ``replay`` is called; the
@@ -10,39 +10,27 @@ tables are then decoded from the persisted products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace as with_changes
+from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.base.arguments import path_names
-from coterie.base.ordering import partition_order
 from coterie.base.times import Time, time_ms
-from coterie.errors import CoterieError, FaultFound
-from coterie.log.folders import Listing, Segment, find_segments, is_url
-from coterie.state.faults import fault_line
+from coterie.errors import CoterieError
 from coterie.state.partial import ScanOptions
-from coterie.state.pickling import unpack
-from coterie.state.replay_engine import Read, Summary, summarize
 from coterie.state.schemas import SCHEMAS
 from coterie.state.several_partitions import count_of
-from coterie_spark.replay_job import joining, lines, merging, on_the_driver, plan, scanning
-from coterie_spark.replay_job.arrow import spark_schema
-from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
-from coterie_spark.replay_job.hadoop import find_hadoop_segments, scan_by_hadoop
-from coterie_spark.replay_job.settings import set_meanwhile
+from coterie_spark.replay_job import joining
+from coterie_spark.replay_job.frame import NEEDED, NOTES
+from coterie_spark.replay_job.listing import listing_of_paths
+from coterie_spark.replay_job.products import Products, state_of, summary_of, table_of
+from coterie_spark.replay_job.roads import Road, by_rows, from_log
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from coterie.state.several_partitions import Number
-
-BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
-ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
-ABOUT = (merging.ABOUT, merging.ERROR, merging.GROUPS)  # the products that the driver reads
-About = list[tuple[str, bytes]]
-StatesOf = Callable[[Collection["Number"]], "DataFrame"]
+    from coterie.state.replay_engine import Summary
+    from coterie_spark.replay_job.scanning import Paths
 
 
 class Replay(Mapping[str, "DataFrame"]):
@@ -138,17 +126,9 @@ class Replay(Mapping[str, "DataFrame"]):
         self.products.unpersist()
 
 
-def table_of(products: DataFrame, name: str) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    schema = spark_schema(SCHEMAS[name]())
-    bodies = products.where(products["name"] == name).select("body")
-    return bodies.mapInArrow(shipped(merging.table_worker(schema)), from_arrow_schema(schema))
-
-
 def replay(
     spark: SparkSession,
-    paths: scanning.Paths,
+    paths: Paths,
     at: Time = None,
     history: bool = False,
     on_fault: str = "skip",
@@ -181,8 +161,57 @@ def replay(
         fault under ``stop``.
     """
     options = options_of(at, history, on_fault, groups)
-    products, summary = run(spark, paths, options)
-    return Replay(products, summary, table_names(options), summary.notes)
+    listing = listing_of_paths(spark, paths)
+    return replay_by(partial(from_log, spark, listing), options, listing.passed_over)
+
+
+def replay_frame(
+    frame: DataFrame,
+    at: Time = None,
+    history: bool = False,
+    on_fault: str = "skip",
+    groups: Iterable[str] | None = None,
+) -> Replay:
+    """Replay records of ``__consumer_offsets`` that are rows of a DataFrame.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns ``key`` and ``value`` (binary), ``partition`` (int), ``offset`` (bigint) and
+        ``timestamp``, as ``spark.read.format("kafka")`` returns them; others are ignored. Rows
+        may be in any order; an offset that occurs twice counts once.
+    at, history, on_fault, groups
+        As for :func:`coterie_spark.replay`. ``recover`` is ``load`` here: there are no segments
+        to recover.
+
+    Returns
+    -------
+    Replay
+        Its ``notes`` list what such rows leave undecided. So ``pending_transactional_offsets`` of
+        ``groups`` and ``outcome`` of ``commits`` are null, and a fault has an offset instead of a
+        position. To leave aborted transactions out, read the topic with
+        ``kafka.isolation.level`` ``read_committed``.
+
+    Raises
+    ------
+    CoterieError
+        A column is missing, an offset is null, or there is a fault under ``stop``.
+    """
+    missing = [name for name in NEEDED if name not in frame.columns]
+    if missing:
+        raise CoterieError(f"no column {missing[0]!r} to replay; needed: {', '.join(NEEDED)}")
+    options = options_of(at, history, on_fault, groups)
+    replayed = replay_by(partial(by_rows, frame), options)
+    replayed.notes = (*NOTES, *replayed.notes)
+    replayed.leave_open("groups", "pending_transactional_offsets")
+    if history:
+        replayed.leave_open("commits", "outcome")
+    return replayed
+
+
+def replay_by(road: Road, options: ScanOptions, passed_over: tuple[str, ...] = ()) -> Replay:
+    products, summary = run(road, options, "parquet", passed_over)
+    return Replay(products.frame, summary, table_names(options), summary.notes)
 
 
 def table_names(options: ScanOptions) -> list[str]:
@@ -207,242 +236,29 @@ def options_of(at: Time, history: bool, on_fault: str, groups: Iterable[str] | N
 
 
 def run(
-    spark: SparkSession,
-    paths: Listing | scanning.Paths,
-    options: ScanOptions,
-    form: str = "parquet",
-) -> tuple[DataFrame, Summary]:
-    """Scan and merge a log; return its products (see ``merging``), persisted."""
-    listing = listing_of_paths(spark, paths)
-    if on_the_driver.is_small(spark, listing):
-        table, summary = on_driver(listing, options, form)
-        return spark.createDataFrame(table), summary
-    products, about = folded(spark, listing, options, form)
-
-    def states_of(numbers: Collection[Number]) -> DataFrame:
-        return run(spark, part_of(listing, numbers), without_history(options), "json")[0]
-
-    return each_group_once(products, about, states_of, listing.passed_over)
-
-
-def part_of(listing: Listing, numbers: Collection[Number]) -> Listing:
-    segments = tuple(one for one in listing.segments if one.partition in numbers)
-    return with_changes(listing, segments=segments)
-
-
-def without_history(options: ScanOptions) -> ScanOptions:
-    return with_changes(options, history=False)
-
-
-def folded(
-    spark: SparkSession, listing: Listing, options: ScanOptions, form: str
-) -> tuple[DataFrame, About]:
-    """Scan and merge a log on the workers; return its products, persisted, and those about it."""
-    cores = cores_of(spark)
-    partitions = list(listing.partitions())
-    count = min(len(partitions), plan.TASKS_PER_CORE * cores)
-    if is_url(listing.segments[0].path):
-        states = scan_by_hadoop(spark, listing.segments, options)
-        products = merge(states, count, place_in(partitions), form)
-        with lines.whole_files(spark, listing.segments):
-            return run_merge(spark, products, lines.ROWS_PER_BATCH)
-    cuts = cut_on_workers(spark, listing.segments, cores)
-    # A unit's commits stay in memory until all of it is scanned.
-    max_bytes = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
-    tasks = plan.deal(plan.pieces_of(listing.segments, cuts), cores, max_bytes)
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    work = scanning.scan_worker(tasks, options, scanning.reader())
-    states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
-    count = min(count, len(tasks))
-    return run_merge(spark, merge(states, count, place_in(partitions), form))
-
-
-def on_driver(listing: Listing, options: ScanOptions, form: str) -> tuple[pa.Table, Summary]:
-    """Return a small log's products without a job."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    table = pa.Table.from_batches(on_the_driver.products_of(listing, options, form))
-    chosen = table.filter(pc.is_in(table["name"], pa.array(ABOUT)))
-    about = list(zip(chosen["name"].to_pylist(), chosen["body"].to_pylist(), strict=True))
-    summary = summary_of(about, listing.passed_over)
-    shared = joining.sharing(about)
-    if not shared:
-        return table, summary
-    states = on_the_driver.products_of(part_of(listing, shared), without_history(options), "json")
-    rows = (tuple(row.values()) for batch in states for row in batch.to_pylist())
-    joined = joining.joined_tables(joining.state_of(rows), count_of(summary.pieces))
-    is_of_them = pc.is_in(table["partition"], pa.array(joined.numbers, pa.int32()))
-    is_old = pc.and_(is_of_them, pc.is_in(table["name"], pa.array(joining.TABLES)))
-    fresh = pa.Table.from_batches(joined.products(), table.schema)
-    tables = pa.concat_tables([table.filter(pc.invert(is_old)), fresh])
-    return tables, joined.counted_in(summary, shared)
-
-
-def each_group_once(
-    products: DataFrame,
-    about: About,
-    states_of: StatesOf,
-    passed_over: tuple[str, ...] = (),
-) -> tuple[DataFrame, Summary]:
-    """Return products with each group once, and their summary.
-
-    Parameters
-    ----------
-    products, about
-        What workers made, and what of it is about the partitions.
-    states_of
-        Returns the states of some partitions, as products of format json.
-    passed_over
-        As in the summary.
-
-    Raises
-    ------
-    CoterieError
-        A worker could not read something, or the first fault under ``on_fault="stop"``.
-    """
-    from pyspark import StorageLevel
-
-    try:
-        summary = summary_of(about, passed_over)
-        shared = joining.sharing(about)
-        if not shared:
-            return products, summary
-        states = states_of(shared)
-        try:
-            rows = states.orderBy("partition", "part").toLocalIterator()
-            joined = joining.joined_tables(joining.state_of(rows), count_of(summary.pieces))
-        finally:
-            states.unpersist()
-        whole = joining.replaced(products, joined).persist(StorageLevel.MEMORY_AND_DISK)
-        whole.count()  # before the products that it has in part are dropped
-        products.unpersist()
-        return whole, joined.counted_in(summary, shared)
-    except BaseException:
-        products.unpersist()
-        raise
-
-
-def cores_of(spark: SparkSession) -> int:
-    """Return how many tasks run at once: Spark's default parallelism."""
-    from pyspark.sql import functions as f
-
-    try:
-        return max(spark.sparkContext.defaultParallelism, 1)
-    except AttributeError:  # Spark Connect has no context; a range has as many partitions
-        last = spark.range(1).select(f.spark_partition_id().alias("last")).agg(f.max("last"))
-        return int(last.collect()[0][0]) + 1
-
-
-def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Listing:
-    """Return the segments of paths or URLs; a listing is returned unchanged."""
-    if isinstance(paths, Listing):
-        return paths
-    names = path_names(paths, "paths")
-    if not names:
-        raise CoterieError("no path to replay")
-    urls = [is_url(name) for name in names]
-    if all(urls):
-        return find_hadoop_segments(spark, names)
-    if any(urls):
-        raise CoterieError("give either plain paths or URLs: put file: before the plain ones")
-    return find_segments(names)
-
-
-def cut_on_workers(
-    spark: SparkSession, segments: tuple[Segment, ...], cores: int
-) -> dict[int, list[plan.Cut]]:
-    """Cut segments that are too big for one piece, on the workers, which read only headers."""
-    max_bytes = plan.piece_bytes(segments, cores)
-    big = [i for i, s in enumerate(segments) if s.size > max_bytes and s.compression is None]
-    if not big:
-        return {}
-    chosen = [segments[index] for index in big]
-    numbers = spark.range(0, len(big), 1, min(len(big), plan.TASKS_PER_CORE * cores))
-    work = scanning.cut_worker(chosen, max_bytes, scanning.reader())
-    cuts: dict[int, list[plan.Cut]] = {}
-    with unfit_workers_reported():
-        rows = numbers.mapInArrow(shipped(work), scanning.CUT_DDL).collect()
-    for row in rows:
-        if row.error is not None:
-            raise CoterieError(row.error)
-        cuts.setdefault(big[row.segment], []).append((row.start, row.stop, row.expected))
-    return cuts
-
-
-def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
-    """Merge the states of each partition, in order of their place, into persisted products.
-
-    ``task`` is the number of the task that merges the partition of a row.
-    """
-    from pyspark import StorageLevel
-
-    rows = states.repartition(tasks, in_task(task, tasks))
-    by_place = rows.sortWithinPartitions("partition", "number", "chunk")
-    merged = by_place.mapInArrow(shipped(merging.merge_worker(form)), merging.PRODUCT_DDL)
-    return merged.persist(StorageLevel.MEMORY_AND_DISK)
-
-
-def in_task(task: Column, tasks: int) -> Column:
-    """Return the partitioning column that sends each row to its task, modulo the tasks."""
-    from pyspark.sql import functions as f
-
-    return f.element_at(f.lit(plan.salts(tasks)), f.pmod(task, f.lit(tasks)).cast("int") + 1)
-
-
-def place_in(partitions: Iterable[int | None]) -> Column:
-    """Return the index of a row's partition among these; 0 for the unknown partition."""
-    from pyspark.sql import functions as f
-
-    numbers = [number for number in partitions if number is not None]
-    if not numbers:
-        return f.lit(0)
-    return f.coalesce(f.array_position(f.lit(numbers), f.col("partition")), f.lit(0))
-
-
-def run_merge(
-    spark: SparkSession, products: DataFrame, rows_per_batch: int = 1
-) -> tuple[DataFrame, About]:
-    """Run scan and merge, and return the products with those about the partitions."""
-    try:
-        with bounded_batches(spark, rows_per_batch), unfit_workers_reported():
-            about = products.where(products["name"].isin(*ABOUT)).select("name", "body")
-            return products, [(row.name, bytes(row.body)) for row in about.collect()]
-    except BaseException:
-        products.unpersist()
-        raise
-
-
-def summary_of(about: Iterable[tuple[str, bytes]], passed_over: tuple[str, ...]) -> Summary:
-    """Return a summary from the products about the partitions.
+    road: Road, options: ScanOptions, form: str, passed_over: tuple[str, ...] = ()
+) -> tuple[Products, Summary]:
+    """Scan and merge a log; return its products with each group once, and their summary.
 
     Raises
     ------
     CoterieError
         Something could not be read, or the first fault under ``on_fault="stop"``.
     """
-    rows = list(about)
-    errors = sorted(body.decode() for name, body in rows if name == merging.ERROR)
-    if errors:
-        raise CoterieError(errors[0])
-    reports = [unpack(merging.ABOUT, body) for name, body in rows if name == merging.ABOUT]
-    reports.sort(key=lambda report: partition_order(report[0]))
-    for _, read, _, stopped in reports:
-        if stopped:
-            place = fault_line(read.faults[0])
-            raise FaultFound(f"{place}; stopped (--on-fault skip goes on)")
-    partitions: dict[int | None, Read] = {number: read for number, read, _, _ in reports}
-    groups = sum(count for _, _, count, _ in reports)
-    return summarize(partitions, groups, passed_over)
-
-
-@contextmanager
-def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Limit the rows of Arrow batches where Spark does not limit their bytes (before 4.1)."""
+    products = road(options, form, None)
     try:
-        spark.conf.get(BYTES_PER_BATCH)
-    except Exception:  # an unknown setting; the type of the error depends on Spark's version
-        with set_meanwhile(spark, {ROWS_PER_BATCH: str(rows)}):
-            yield
-    else:
-        yield
+        summary = summary_of(products.about, passed_over)
+        shared = joining.sharing(products.about)
+        if not shared:
+            return products, summary
+        states = road(with_changes(options, history=False), "json", shared)
+        try:
+            summary_of(states.about)  # raises what could not be read
+            state = state_of(states)
+        finally:
+            states.drop()
+        joined = joining.joined_tables(state, count_of(summary.pieces))
+        return products.with_joined(joined), joined.counted_in(summary, shared)
+    except BaseException:
+        products.drop()
+        raise

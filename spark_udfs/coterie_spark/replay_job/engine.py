@@ -15,28 +15,20 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace as with_changes
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.errors import CoterieError
-from coterie.state.document import write_document
 from coterie.state.replay_engine import Conf, Progress, ReplayRequest, Summary, Where
-from coterie.state.several_partitions import lines_of
-from coterie_spark.replay_job import joining, merging, on_the_driver, writing
-from coterie_spark.replay_job.closures import shipped, unfit_line
-from coterie_spark.replay_job.driver import (
-    bounded_batches,
-    listing_of_paths,
-    on_driver,
-    run,
-    table_names,
-)
+from coterie_spark.replay_job import writing
+from coterie_spark.replay_job.closures import unfit_line
+from coterie_spark.replay_job.driver import run, table_names
+from coterie_spark.replay_job.listing import listing_of_paths
+from coterie_spark.replay_job.roads import from_log
 from coterie_spark.session import local_session
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from coterie.log.folders import Listing
 
@@ -102,69 +94,18 @@ def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -
     listing = listing_of_paths(spark, request.log)
     progress.total(listing.size)
     progress.stage("reading")
-    if on_the_driver.is_small(spark, listing):
-        return replay_on_driver(listing, request, progress)
     job = JobProgress(spark, listing.size, progress)
-    products, summary = job.run(lambda: run(spark, listing, request.options, request.format))
+    road = partial(from_log, spark, listing)
+    products, summary = job.run(
+        lambda: run(road, request.options, request.format, listing.passed_over)
+    )
+    job.reach(listing.size)
     progress.stage("writing")
     if request.format == "json":
-        rows = products.where(products["name"].isin(merging.STATE, merging.LINES))
-        in_order = rows.orderBy("partition", "part").toLocalIterator()
-        return write_json(in_order, request, summary)
+        return writing.write_json(products, request, summary)
     names = table_names(request.options)
-    job.run(lambda: write_tables(spark, products, names, request.out))
+    job.run(lambda: writing.write_tables(products, names, request.out))
     return summary
-
-
-def replay_on_driver(listing: Listing, request: ReplayRequest, progress: Progress) -> Summary:
-    """Replay a small log in this process, into the same files as workers write."""
-    products, summary = on_driver(listing, request.options, request.format)
-    progress.advance(listing.size)
-    progress.stage("writing")
-    if request.format == "json":
-        rows = (tuple(row.values()) for row in products.to_pylist())
-        return write_json(rows, request, summary)
-    names = table_names(request.options)
-    work = writing.work_folder(request.out)
-    work.mkdir()
-    files = writing.write_files(products.to_batches(), work, writing.attempt(), names)
-    writing.name_parts(request.out, names, files.items())
-    return summary
-
-
-def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out: Path) -> None:
-    """Write each table as a folder of Parquet parts, on the workers."""
-    writing.work_folder(out).mkdir()
-    rows = products.where(products["name"].isin(names)).select("name", "body")
-    work = writing.write_worker(str(out.absolute()))
-    with bounded_batches(spark, 64):
-        written = rows.mapInArrow(shipped(work), writing.WRITTEN_DDL).collect()  # in task order
-    files = [(row.name, row.file) for row in writing.checked(written)]
-    writing.name_parts(out, names, files)
-
-
-def write_json(
-    rows: Iterable[tuple[Any, ...]], request: ReplayRequest, summary: Summary
-) -> Summary:
-    """Write ``groups.json``, and commits as lines, from products in order of partition and part.
-
-    The whole state comes into this process. Returns the summary with the groups.
-    """
-    with (request.out / "commits.jsonl").open("wb") as lines:
-
-        def others() -> Iterator[tuple[Any, ...]]:
-            for row in rows:
-                if row[1] == merging.LINES:
-                    lines.write(row[3])
-                else:
-                    yield row
-
-        state = joining.state_of(others())
-    if not request.options.history:
-        (request.out / "commits.jsonl").unlink()
-    notes = tuple(lines_of(state.in_several_partitions(), state.partition_count))
-    groups = write_document(state, request.out / "groups.json")
-    return with_changes(summary, groups=groups, notes=notes)
 
 
 class JobProgress:
@@ -219,10 +160,13 @@ class JobProgress:
         for stage in tracker.getActiveStageIds():
             info = tracker.getStageInfo(stage)
             if info is not None and info.numTasks:
-                done = self.size_bytes * info.numCompletedTasks // info.numTasks
-                self.progress.advance(max(done - self.reported_bytes, 0))
-                self.reported_bytes = max(done, self.reported_bytes)
+                self.reach(self.size_bytes * info.numCompletedTasks // info.numTasks)
                 return
+
+    def reach(self, done_bytes: int) -> None:
+        """Report the bytes up to here that were not reported before."""
+        self.progress.advance(max(done_bytes - self.reported_bytes, 0))
+        self.reported_bytes = max(done_bytes, self.reported_bytes)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from coterie.errors import CoterieError
 from coterie.state.parquet import parquet_writer
 from coterie_spark.replay_job import joining, writing
 from coterie_spark.replay_job.closures import shipped
-from coterie_spark.replay_job.driver import table_of
-from coterie_spark.replay_job.merging import PRODUCT_DDL
+from coterie_spark.replay_job.merging import PRODUCT_DDL, REPORT
+from coterie_spark.replay_job.products import OnWorkers, table_of
 from coterie_spark.replay_job.scanning import Batches, Worker
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def written_by(work: Worker, out: str, names: Sequence[str]) -> Worker:
                 name = product["name"][0].as_py()
                 if name in names:
                     yield product
-                elif name.startswith("-"):
+                elif name.startswith(REPORT):
                     others.append((name, product["body"][0].as_py().decode()))
 
         yield from writing.write_worker(out)(of_tables())
@@ -188,22 +188,18 @@ class DeltaTables:
 
     def put(self, states: DataFrame, work: Worker, batch_id: int, join: Join) -> Others:
         """Append to the history, and replace the state, in one transaction of each table."""
-        from pyspark import StorageLevel
-
-        products = states.mapInArrow(shipped(work), PRODUCT_DDL)
-        products = products.persist(StorageLevel.MEMORY_AND_DISK)  # each table reads them
+        products = OnWorkers(states.mapInArrow(shipped(work), PRODUCT_DDL))  # for each table
         try:
-            rows = products.where(products["name"].startswith("-")).collect()
-            others = [(row.name, row.body.decode()) for row in rows]
-            joined = join(others)
-            whole = products if joined is None else joining.replaced(products, joined)
+            others = [(name, body.decode()) for name, body in products.about]
+            if joined := join(others):
+                products = products.with_joined(joined)
             for name in self.names:
-                writer = table_of(whole, name).write.format("delta")
+                writer = table_of(products.frame, name).write.format("delta")
                 writer = writer.mode("overwrite" if name in STATE else "append")
                 writer = writer.option("txnAppId", self.writer).option("txnVersion", batch_id)
                 writer.save(self.url(name))
         finally:
-            products.unpersist()
+            products.drop()
         return others
 
     def show(self, batch_id: int) -> None:

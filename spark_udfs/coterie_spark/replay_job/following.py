@@ -21,13 +21,11 @@ from coterie.base.atomic_file import atomic_write
 from coterie.base.user_files import open_regular, read_regular
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
-from coterie.state.faults import known_faults
 from coterie.state.partial import PartialState, merge
 from coterie.state.replay_pieces import join_pieces
 from coterie.state.schemas import SCHEMAS
 from coterie_spark.replay_job import joining, merging, plan, scanning, writing
 from coterie_spark.replay_job.closures import unfit_workers_reported
-from coterie_spark.replay_job.driver import bounded_batches, cores_of, in_task
 from coterie_spark.replay_job.followed_tables import (
     HISTORY,
     STATE,
@@ -36,6 +34,8 @@ from coterie_spark.replay_job.followed_tables import (
     Others,
     ParquetTables,
 )
+from coterie_spark.replay_job.settings import bounded_batches
+from coterie_spark.replay_job.tasks import by_place, cores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,15 +64,9 @@ class FollowedPartition(merging.PartitionMerge):
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the tables, store the state without the rows of its history, and name its file."""
-        from coterie.state.tables import faults_table, fold_tables
-
         assert self.state is not None  # stored, or made by the first piece
         fold = self.state.partitions[self.partition]
-        tables = fold_tables(self.partition, fold, self.begun)
-        tables["faults"] = faults_table(self.partition, known_faults(fold))
-        for name, table in tables.items():
-            yield from self.put_table(name, table)
-        yield self.put_groups(fold, tables["groups"].num_rows)
+        yield from self.put_tables(fold, self.begun)
         fold.faults.clear()
         fold.more_faults.clear()
         for log in fold.groups.values():
@@ -97,20 +91,13 @@ def states_in(others: Others) -> dict[int | None, str]:
 
 
 def follow_worker(folder: str, stored: Stored, batch_id: int) -> scanning.Worker:
-    """Return the worker that merges new states into stored ones; an empty state adds nothing."""
+    """Return the worker that merges new states into stored ones."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
         to = f"{batch_id}-{writing.attempt()}"
-        merge: FollowedPartition | None = None
-        for number, _, body in merging.states_in(batches):
-            if merge is None or merge.partition != number:
-                if merge is not None:
-                    yield from merge.finish()
-                merge = FollowedPartition(number, Path(folder), stored.get(number), to)
-            if body:
-                yield from merge.add(PartialState.from_bytes(body))
-        if merge is not None:
-            yield from merge.finish()
+        yield from merging.merged(
+            batches, lambda number: FollowedPartition(number, Path(folder), stored.get(number), to)
+        )
 
     return work
 
@@ -237,8 +224,7 @@ class Follower:
         rows = states.union(spark.createDataFrame(empty, scanning.STATE_DDL))
         cores = cores_of(spark)
         tasks = min(plan.TASKS_PER_CORE * cores, max(len(stored), cores))
-        task = in_task(f.coalesce("partition", f.lit(0)), tasks)
-        return rows.repartition(tasks, task).sortWithinPartitions("partition", "number", "chunk")
+        return by_place(rows, tasks, f.coalesce("partition", f.lit(0)))
 
 
 def follow(

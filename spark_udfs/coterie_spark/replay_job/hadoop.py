@@ -1,165 +1,59 @@
-"""Logs on Hadoop's file systems: the driver lists them, Spark reads them.
+"""The bytes of files on Hadoop's file systems, which Spark reads for the workers.
 
-These are object stores and HDFS (``s3a://``, ``hdfs://``, ``file:``). The bytes of a segment go
-through the JVM to the worker as lines (``replay_job.lines``), so each segment is one piece. Spark's
-own listing ignores folders that begin with ``_``, so each file is named.
+Spark's ``binaryFile`` has several copies of a whole file in the JVM: an executor of 1 GiB cannot
+read a segment of 100 MB. The text source passes on all bytes between two line ends unchanged. So
+segments are read as lines, which the worker joins again; the listed size decides about a byte order
+mark and the last line end. Spark would decompress a compressed file here, so ``binaryFile`` reads
+those. Either way a segment is one piece.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
-from coterie.errors import CoterieError, LogError
-from coterie.log.folders import (
-    ASIDE_FILE,
-    ASIDE_FOLDER,
-    ASK_FOR,
-    OFFSET_NAME,
-    PARTITION_FOLDER,
-    SEGMENT_FILE,
-    TOPIC,
-    Listing,
-    Segment,
-    inflate,
-    listing_of,
-)
-from coterie.state.parallel_scan import resting_collector
-from coterie.state.partial import PartialState, ScanOptions
-from coterie_spark.replay_job import lines, plan, scanning
+from coterie.errors import LogError
+from coterie.log.folders import Segment, inflate
+from coterie.state.partial import ScanOptions
+from coterie_spark.replay_job import plan, scanning
 from coterie_spark.replay_job.closures import shipped
+from coterie_spark.replay_job.scanning import Batches, Worker
+from coterie_spark.replay_job.settings import set_meanwhile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from typing_extensions import Buffer
 
-GLOB = re.compile(r"[\\{}\[\]*?]")  # characters of Spark's path patterns
-
-
-def find_hadoop_segments(spark: SparkSession, urls: Iterable[str]) -> Listing:
-    """Return the segments that URLs lead to, by the rules of ``coterie.log.folders``.
-
-    Raises
-    ------
-    LogError
-        As in ``find_segments``, or the driver's Hadoop cannot open the file system.
-    """
-    found: dict[str, Segment] = {}
-    aside: list[str] = []
-    for url in urls:
-        for segment in _walk(_Driver(spark), url, aside):
-            found.setdefault(segment.path, segment)
-    return listing_of(found.values(), aside)
-
-
-class _Driver:
-    def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = getattr(spark, "_jvm", None)
-        if self._jvm is None:
-            raise CoterieError("URLs need a session with its own JVM, not Spark Connect")
-        self._conf = spark._jsc.hadoopConfiguration()
-
-    def list(self, url: str) -> tuple[bool, list[tuple[str, str, bool, int]]]:
-        """Return whether ``url`` is a folder, and its entries: (path, name, is a folder, bytes)."""
-        from py4j.protocol import Py4JJavaError
-
-        try:
-            path = self._jvm.org.apache.hadoop.fs.Path(url)
-            system = path.getFileSystem(self._conf)
-            status = system.getFileStatus(path)
-            found = system.listStatus(path) if status.isDirectory() else [status]
-            rows = [
-                (s.getPath().toString(), s.getPath().getName(), s.isDirectory(), s.getLen())
-                for s in found
-            ]
-            return status.isDirectory(), rows
-        except Py4JJavaError as error:
-            message = str(error.java_exception.toString()).splitlines()[0]
-            if "FileNotFoundException" in message:
-                raise LogError(f"{url}: no such file or folder; {ASK_FOR}") from None
-            raise LogError(f"{url}: cannot be read through Hadoop: {message}") from None
-
-
-def _walk(driver: _Driver, url: str, aside: list[str]) -> Iterator[Segment]:
-    is_folder, entries = driver.list(url)
-    name = url.rstrip("/").rpartition("/")[2]
-    if not is_folder:
-        ((path, name, _, size),) = entries
-        if not SEGMENT_FILE.fullmatch(name):
-            raise LogError(f"{url}: not a log segment; {ASK_FOR}")
-        yield _segment(path, size)
-        return
-    if PARTITION_FOLDER.fullmatch(name):
-        yield from _folder(entries, aside)
-        return
-    folders = [path for path, name, folder, _ in entries if folder and _is_partition(name)]
-    aside.extend(path for path, name, _, _ in entries if ASIDE_FOLDER.fullmatch(name))
-    if not folders:
-        raise LogError(f"{url}: no {TOPIC}-N folder in it; {ASK_FOR}")
-    for folder in folders:
-        yield from _folder(driver.list(folder)[1], aside)
-
-
-def _is_partition(name: str) -> bool:
-    return PARTITION_FOLDER.fullmatch(name) is not None
-
-
-def _folder(entries: list[tuple[str, str, bool, int]], aside: list[str]) -> Iterator[Segment]:
-    for path, name, is_folder, size in entries:
-        if name.endswith(ASIDE_FILE):
-            aside.append(path)
-        elif SEGMENT_FILE.fullmatch(name) and not is_folder:
-            yield _segment(path, size)
-
-
-def _segment(path: str, size: int) -> Segment:
-    """Return the segment that a path names, its partition from the folder's name."""
-    _, folder, name = path.rsplit("/", 2)
-    match, inside = SEGMENT_FILE.fullmatch(name), PARTITION_FOLDER.fullmatch(folder)
-    assert match
-    base = int(match[1]) if OFFSET_NAME.fullmatch(match[1]) else None
-    return Segment(path, int(inside[1]) if inside else None, base, size, match[2])
-
-
-def scan_by_hadoop(
-    spark: SparkSession, segments: tuple[Segment, ...], options: ScanOptions
-) -> DataFrame:
-    """Scan segments whose bytes Spark reads: one state a segment, as rows of ``STATE_DDL``.
-
-    The query must run within ``lines.whole_files``.
-    """
-    pieces = plan.pieces_of(segments, {})
-    full = {piece.segment.path: piece for piece in pieces if piece.segment.size}
-    workers = line_worker(full, options), content_worker(full, options)
-    states = read_by(spark, segments, *workers, scanning.STATE_DDL)
-    empty = [[piece] for piece in pieces if not piece.segment.size]
-    if empty:  # Spark plans no read of a file without bytes
-        work = scanning.scan_worker([empty], options, scanning.no_bytes)
-        states.append(spark.range(0, 1, 1, 1).mapInArrow(shipped(work), scanning.STATE_DDL))
-    return union_of(states)
+_GLOB = re.compile(r"[\\{}\[\]*?]")  # characters of Spark's path patterns
+_END = b"\n"
+_MARK = b"\xef\xbb\xbf"  # byte order mark of a text, which the text source drops
+_SPLIT_BYTES = "spark.sql.files.maxPartitionBytes"
+_OPEN_BYTES = "spark.sql.files.openCostInBytes"
 
 
 def read_by(
     spark: SparkSession,
     segments: Iterable[Segment],
-    of_lines: scanning.Worker,
-    of_contents: scanning.Worker,
+    of_lines: Worker,
+    of_contents: Worker,
     schema: str,
 ) -> list[DataFrame]:
     """Return the workers' rows for the segments that have bytes.
 
-    ``of_lines`` gets plain segments as ``lines.lines_of``. ``of_contents`` gets compressed files,
-    as columns ``path`` and ``content``.
+    ``of_lines`` gets plain segments as ``lines_of``. ``of_contents`` gets compressed files, as
+    columns ``path`` and ``content``.
     """
     segments = [segment for segment in segments if segment.size]
     plain = [escaped(segment.path) for segment in segments if segment.compression is None]
     packed = [escaped(segment.path) for segment in segments if segment.compression is not None]
     frames = []
     if plain:
-        frames.append(lines.lines_of(spark, plain).mapInArrow(shipped(of_lines), schema))
+        frames.append(lines_of(spark, plain).mapInArrow(shipped(of_lines), schema))
     if packed:
         files = spark.read.format("binaryFile").load(packed).select("path", "content")
         frames.append(files.mapInArrow(shipped(of_contents), schema))
@@ -172,46 +66,115 @@ def union_of(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def escaped(path: str) -> str:
-    return GLOB.sub(r"\\\g<0>", path)
+    return _GLOB.sub(r"\\\g<0>", path)
 
 
-def line_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
-    def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        for path, body in lines.files_in(batches):
-            piece = pieces[path]
-            yield from state_of(piece, options, partial(lines.original_bytes, piece.segment, body))
+class Stretch(NamedTuple):
+    """Contiguous bytes of a file, in the split that begins at ``start``."""
 
-    return work
-
-
-def content_worker(pieces: dict[str, plan.Piece], options: ScanOptions) -> scanning.Worker:
-    """Return the worker that scans segments from columns ``path`` and ``content``."""
-
-    def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        for path, content in contents_in(batches):
-            piece = pieces[path]
-            data = partial(inflate, content.to_pybytes(), piece.segment)
-            yield from state_of(piece, options, data)
-
-    return work
+    path: str
+    start: int
+    body: bytes
 
 
-def contents_in(batches: scanning.Batches) -> Iterator[tuple[str, pa.Buffer]]:
+def lines_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
+    """Return the lines of files, as rows of ``body``, ``path`` and ``start`` of their split.
+
+    The lines of a split are in order. Characters of Spark's patterns are escaped in ``paths``.
+    """
+    text = spark.read.option("lineSep", "\n").text(list(paths))
+    names = ("_metadata.file_path as path", "_metadata.file_block_start as start")
+    return text.selectExpr("cast(value as binary) as body", *names)
+
+
+@contextmanager
+def whole_files(spark: SparkSession, segments: Iterable[Segment]) -> Iterator[None]:
+    """Make each file one split of the queries that run in the block."""
+    largest = max(segment.size for segment in segments) + 1
+    # A split has at least as many bytes as the cost of opening a file.
+    with set_meanwhile(spark, dict.fromkeys((_SPLIT_BYTES, _OPEN_BYTES), str(largest))):
+        yield
+
+
+def stretches_of(batches: Batches) -> Iterator[Stretch]:
+    """Join lines, each with its line end, into stretches of at most ``CHUNK_BYTES``."""
+    for (path, start), pieces in groupby(_pieces(batches), key=lambda piece: piece[:2]):
+        body = bytearray()
+        for _, _, lines in pieces:
+            body += _END.join([*lines, b""])
+            while len(body) >= scanning.CHUNK_BYTES:
+                yield Stretch(path, start, bytes(body[: scanning.CHUNK_BYTES]))
+                del body[: scanning.CHUNK_BYTES]
+        if body:
+            yield Stretch(path, start, bytes(body))
+
+
+def _pieces(batches: Batches) -> Iterator[tuple[str, int, list[bytes]]]:
+    """Yield neighbouring lines of a batch that belong to one split."""
+    import numpy as np
+    import pyarrow as pa
+
+    for batch in batches:
+        body, path, start = (batch.column(number) for number in range(3))
+        if not batch.num_rows:
+            continue
+        names = pa.array(path).dictionary_encode()
+        codes = names.indices.to_numpy()
+        starts = start.to_numpy()
+        ends = np.flatnonzero((np.diff(codes) != 0) | (np.diff(starts) != 0)) + 1
+        bounds = [0, *ends.tolist(), batch.num_rows]
+        for first, last in pairwise(bounds):
+            name = unquote(names.dictionary[int(codes[first])].as_py())  # as listed
+            yield name, int(starts[first]), body.slice(first, last - first).to_pylist()
+
+
+def files_in(batches: Batches) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the bytes of files that are one split each."""
+    for path, stretches in groupby(stretches_of(batches), key=lambda stretch: stretch.path):
+        yield path, b"".join(stretch.body for stretch in stretches)
+
+
+def original_bytes(segment: Segment, body: bytes) -> memoryview:
+    """Return the bytes of a file from its joined lines: its last line may lack a line end.
+
+    Raises
+    ------
+    LogError
+        They are fewer than were listed.
+    """
+    missing = segment.size - len(body)
+    if missing in (len(_MARK), len(_MARK) - 1):
+        body = _MARK + body
+    elif missing > 0:
+        raise LogError(f"{segment.path}: {len(body)} bytes came, where {segment.size} were listed")
+    return memoryview(body)[: segment.size]
+
+
+def contents_in(batches: Batches) -> Iterator[tuple[str, pa.Buffer]]:
     """Yield the path and the bytes of files, columns ``path`` and ``content``."""
     for batch in batches:
         for path, content in zip(batch.column(0), batch.column(1), strict=True):
             yield path.as_py(), content.as_buffer()
 
 
-def state_of(
-    piece: plan.Piece, options: ScanOptions, data: Callable[[], Buffer]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the state of a segment's bytes, or the error if they cannot be read."""
-    where = piece.segment.partition, piece.number
-    try:
-        state = PartialState(options)
-        with resting_collector():
-            state.fold(where[0]).scan(memoryview(data()), file=piece.segment.path)
-        yield from scanning.state_batches(*where, state)
-    except CoterieError as error:
-        yield scanning.error_batch(*where, error)
+def inflated(segment: Segment, body: pa.Buffer) -> memoryview:
+    return memoryview(inflate(body.to_pybytes(), segment))
+
+
+def scan_workers(pieces: dict[str, plan.Piece], options: ScanOptions) -> tuple[Worker, Worker]:
+    """Return the workers for ``read_by`` that scan segments; ``pieces`` by the segments' paths."""
+    of_lines = file_worker(files_in, original_bytes, pieces, options)
+    return of_lines, file_worker(contents_in, inflated, pieces, options)
+
+
+def file_worker(
+    files: Callable[[Batches], Iterator[tuple[str, Any]]],
+    bytes_of: Callable[..., memoryview],
+    pieces: dict[str, plan.Piece],
+    options: ScanOptions,
+) -> Worker:
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for path, body in files(batches):
+            yield from scanning.unit_rows([pieces[path]], options, partial(bytes_of, body=body))
+
+    return work

@@ -13,19 +13,17 @@ import json
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coterie.state.partial import PartialState, merge
+from coterie.state.partial import PartialState
 from coterie.state.partial import joined as joined_of
 from coterie.state.several_partitions import Number, found, groups_in, lines_of
-from coterie_spark.replay_job.hadoop import union_of
-from coterie_spark.replay_job.merging import GROUPS, STATE, PartitionMerge
+from coterie_spark.replay_job.merging import GROUPS, PartitionMerge
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from coterie.state.replay_engine import Summary
 
@@ -45,15 +43,6 @@ def sharing(about: Iterable[tuple[str, str | bytes]]) -> Sharing:
         for (number, groups, _), own in zip(partitions, hashes, strict=True)
         if len(shared) and np.isin(own, shared).any()
     }
-
-
-def state_of(rows: Iterable[tuple[Any, ...]]) -> PartialState:
-    """Return the state in products of format json, which come in order."""
-    chunks: dict[Number, list[bytes]] = {}
-    for partition, name, _, body in rows:
-        if name == STATE:
-            chunks.setdefault(partition, []).append(bytes(body))
-    return merge(PartialState.from_bytes(b"".join(parts)) for parts in chunks.values())
 
 
 class Joined(NamedTuple):
@@ -93,18 +82,3 @@ def joined_tables(state: PartialState, count: int | None) -> Joined:
         group_count=sum(table.num_rows for _, name, table in tables if name == "groups"),
         lines=tuple(lines_of(orders, count)),
     )
-
-
-def replaced(products: DataFrame, joined: Joined) -> DataFrame:
-    """Return products with the joined tables in place of those of their partitions."""
-    import pyarrow as pa
-    from pyspark.sql import functions as f
-
-    numbers = [-1 if number is None else number for number in joined.numbers]
-    partition = f.coalesce(products["partition"], f.lit(-1))
-    rest = products.where(~(partition.isin(numbers) & products["name"].isin(*TABLES)))
-    batches = list(joined.products())
-    if not batches:
-        return rest
-    fresh = products.sparkSession.createDataFrame(pa.Table.from_batches(batches))
-    return union_of([rest, fresh])

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from coterie.state.document import commit_lines
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
     from coterie._core.fold.history import History
 
 PRODUCT_DDL = "partition int, name string, part int, body binary"
-ABOUT, ERROR = "-about", "-error"  # beside the tables, whose names have no dash
+REPORT = "-"  # the names of the products that the driver reads, all of them, begin so
+ABOUT, ERROR = "-about", "-error"
 GROUPS = "-groups"  # of a partition that Kafka loads: its number, number of groups, their hashes
 HASH_BYTES = 8  # a collision only costs time
-STATE, LINES = "-state", "-lines"  # of format json
+STATE, LINES = "state", "lines"  # of format json, in place of the tables
 
 
 def merge_worker(form: str) -> Worker:
@@ -43,25 +46,27 @@ def merge_worker(form: str) -> Worker:
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         with resting_collector():
-            yield from merged(batches, form)
+            yield from merged(batches, lambda partition: PartitionMerge(partition, form))
 
     return work
 
 
-def merged(batches: Batches, form: str) -> Iterator[pa.RecordBatch]:
-    """Yield the products of states that come in the order of their partition and place."""
-    merge: PartitionMerge | None = None
-    for partition, error, body in states_in(batches):
-        if error is not None:
-            yield product(partition, ERROR, 0, error.encode())
-            continue
-        if merge is None or merge.partition != partition:
-            if merge is not None:
-                yield from merge.finish()
-            merge = PartitionMerge(partition, form)
-        yield from merge.add(PartialState.from_bytes(body))
-    if merge is not None:
-        yield from merge.finish()
+def merged(
+    batches: Batches, begin: Callable[[int | None], PartitionMerge]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the products of states that come in the order of their partition and place.
+
+    An empty state adds nothing.
+    """
+    for partition, states in groupby(states_in(batches), key=itemgetter(0)):
+        merge = begin(partition)
+        for _, error, body in states:
+            if error is not None:
+                yield product(partition, ERROR, 0, error.encode())
+            elif body:
+                yield from merge.add(PartialState.from_bytes(body))
+        if merge.state is not None:
+            yield from merge.finish()
 
 
 def states_in(batches: Batches) -> Iterator[tuple[int | None, str | None, bytes]]:
@@ -102,10 +107,7 @@ class PartitionMerge:
             fold.history.clear()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        from coterie.state.faults import known_faults
-        from coterie.state.tables import faults_table, fold_tables
-
-        assert self.state is not None  # made by the first piece
+        assert self.state is not None
         fold = self.state.partitions[self.partition]
         if fold.history is not None:
             yield from self.put_commits(fold.history.pending())
@@ -115,13 +117,7 @@ class PartitionMerge:
             for start in range(0, len(body), CHUNK_BYTES):
                 yield self.put(STATE, body[start : start + CHUNK_BYTES])
         else:
-            tables = {} if fold.failed else fold_tables(self.partition, fold)
-            tables["faults"] = faults_table(self.partition, known_faults(fold))
-            groups = tables["groups"].num_rows if tables.get("groups") else 0
-            for name, table in tables.items():
-                yield from self.put_table(name, table)
-            if not fold.failed:
-                yield self.put_groups(fold, groups)
+            groups = yield from self.put_tables(fold)
         faults = list(fold.faults), dict(fold.more_faults)
         read = Read(join_pieces(fold.segments), dict(fold.unknown), *faults)
         about = pack(ABOUT, (self.partition, read, groups, bool(fold.stopped)))
@@ -131,6 +127,22 @@ class PartitionMerge:
         """Return one row of ``PRODUCT_DDL``, numbered by name."""
         part = self.parts[name] = self.parts.get(name, -1) + 1
         return product(self.partition, name, part, body)
+
+    def put_tables(
+        self, fold: PartitionFold, begun: Collection[bytes] = ()
+    ) -> Generator[pa.RecordBatch, None, int]:
+        """Yield the tables and the report about the groups; return the number of groups."""
+        from coterie.state.faults import known_faults
+        from coterie.state.tables import faults_table, fold_tables
+
+        tables = {} if fold.failed else fold_tables(self.partition, fold, begun)
+        groups = tables["groups"].num_rows if tables else 0
+        tables["faults"] = faults_table(self.partition, known_faults(fold))
+        for name, table in tables.items():
+            yield from self.put_table(name, table)
+        if not fold.failed:
+            yield self.put_groups(fold, groups)
+        return groups
 
     def put_groups(self, fold: PartitionFold, count: int) -> pa.RecordBatch:
         """Return the report by which the driver finds groups in several partitions."""

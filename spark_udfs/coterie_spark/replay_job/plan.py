@@ -26,7 +26,6 @@ Cut = tuple[int, int, int]
 first batch should have (-1: not known)."""
 
 WHOLE: Cut = (0, -1, -1)
-_WORD = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -110,36 +109,3 @@ def deal(pieces: Iterable[Piece], cores: int, task_bytes: int | None = None) -> 
             task.append([piece])
         filled += piece.weight
     return tasks
-
-
-def salts(tasks: int) -> list[int]:
-    """Return, for each task, an integer that Spark's hash partitioning sends to that task.
-
-    Hashes of the partition numbers themselves would put two partitions of the topic into one task
-    and none into another.
-    """
-    salts: dict[int, int] = {}
-    for value in itertools.count():
-        salts.setdefault(spark_hash(value) % tasks, value)
-        if len(salts) == tasks:
-            return [salts[task] for task in range(tasks)]
-    raise AssertionError
-
-
-def spark_hash(value: int) -> int:
-    """Return Spark's hash of an int, as its hash partitioning computes it.
-
-    Source: Murmur3_x86_32.hashInt with the seed 42 of HashPartitioning.
-    """
-    mixed = _rotated(value * 0xCC9E2D51, 15) * 0x1B873593
-    mixed = _rotated(42 ^ mixed, 13) * 5 + 0xE6546B64
-    mixed = (mixed & _WORD) ^ 4  # bytes of an int
-    mixed = ((mixed ^ mixed >> 16) * 0x85EBCA6B) & _WORD
-    mixed = ((mixed ^ mixed >> 13) * 0xC2B2AE35) & _WORD
-    mixed ^= mixed >> 16
-    return mixed - (1 << 32) if mixed >> 31 else mixed
-
-
-def _rotated(value: int, bits: int) -> int:
-    value &= _WORD
-    return (value << bits | value >> (32 - bits)) & _WORD

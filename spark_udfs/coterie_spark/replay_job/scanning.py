@@ -1,4 +1,4 @@
-"""The first step of workers: cut segments, and scan units of pieces into partial states.
+"""The first step of workers: scan units of pieces into partial states.
 
 Plain functions from Arrow batches to Arrow batches; they import no Spark. A state travels as rows
 of at most ``CHUNK_BYTES``, so that neither a row nor a batch exceeds Java's limit of 2 GiB. A
@@ -20,7 +20,7 @@ from coterie.log.folders import inflate, read_segment
 from coterie.log.mapped import intact
 from coterie.state.parallel_scan import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
-from coterie_spark.replay_job.plan import Task, Unit, cut_segment
+from coterie_spark.replay_job.plan import Task, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 4 << 20
 STATE_DDL = "partition int, number long, chunk int, last boolean, error string, body binary"
-CUT_DDL = "segment int, start long, stop long, expected long, error string"
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Batches = Iterable["pa.RecordBatch"]
@@ -95,32 +94,6 @@ def row_with_body(schema: pa.Schema, row: tuple[Any, ...], body: Buffer) -> pa.R
     return pa.RecordBatch.from_arrays([*columns, last], schema=schema)
 
 
-def cut_worker(segments: list[Segment], max_bytes: int, read: Reader) -> Worker:
-    """Return the worker that cuts the segments whose indices are in column ``id``."""
-
-    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        kinds = [pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.string()]
-        names = ["segment", "start", "stop", "expected", "error"]
-        schema = pa.schema(list(zip(names, kinds, strict=True)))
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield rows_of(schema, *cut_rows(index, read, segments[index], max_bytes))
-
-    return work
-
-
-def cut_rows(index: int, read: Reader, segment: Segment, max_bytes: int) -> list[tuple[Any, ...]]:
-    """Return a row for each piece of a segment, or one row with the error."""
-    try:
-        data = read(segment)
-        with intact(data):
-            return [(index, *cut, None) for cut in cut_segment(data, max_bytes)]
-    except CoterieError as error:
-        return [(index, None, None, None, str(error))]
-
-
 def bytes_of(folder: str, segment: Segment) -> memoryview:
     """Read a segment by a path relative to ``folder``; a worker may run in another folder."""
     absolute = dataclasses.replace(segment, path=os.path.join(folder, segment.path))
@@ -158,6 +131,17 @@ def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
     return state
 
 
+def unit_rows(unit: Unit, options: ScanOptions, read: Reader) -> Iterator[pa.RecordBatch]:
+    """Yield a unit's state, or the error if a segment cannot be read."""
+    where = unit[0].segment.partition, unit[0].number
+    try:
+        with resting_collector():
+            state = scan_unit(unit, options, read)
+        yield from state_batches(*where, state)
+    except CoterieError as error:
+        yield error_batch(*where, error)
+
+
 def scan_worker(tasks: list[Task], options: ScanOptions, read: Reader) -> Worker:
     """Return the worker that scans the tasks whose numbers are in column ``id``."""
 
@@ -165,12 +149,6 @@ def scan_worker(tasks: list[Task], options: ScanOptions, read: Reader) -> Worker
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for unit in tasks[task]:
-                    where = unit[0].segment.partition, unit[0].number
-                    try:
-                        with resting_collector():
-                            state = scan_unit(unit, options, read)
-                        yield from state_batches(*where, state)
-                    except CoterieError as error:
-                        yield error_batch(*where, error)
+                    yield from unit_rows(unit, options, read)
 
     return work

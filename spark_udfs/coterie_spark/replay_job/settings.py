@@ -1,4 +1,4 @@
-"""Temporary settings of a session."""
+"""Settings of a session that change for some queries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+CHUNK_ROWS = 64
+"""Rows of a batch where each has a line, or at most ``scanning.CHUNK_BYTES``."""
 
 
 @contextmanager
@@ -21,3 +26,15 @@ def set_meanwhile(spark: SparkSession, values: Mapping[str, str]) -> Iterator[No
     finally:
         for name, earlier in before.items():
             spark.conf.set(name, str(earlier))
+
+
+@contextmanager
+def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Limit the rows of Arrow batches where Spark does not limit their bytes (before 4.1)."""
+    try:
+        spark.conf.get(BYTES_PER_BATCH)
+    except Exception:  # an unknown setting; the type of the error depends on Spark's version
+        with set_meanwhile(spark, {ROWS_PER_BATCH: str(rows)}):
+            yield
+    else:
+        yield

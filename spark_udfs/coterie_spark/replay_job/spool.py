@@ -17,10 +17,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from coterie.log.folders import Segment, inflate, is_url, read_segment
-from coterie_spark.replay_job import lines, scanning
+from coterie_spark.replay_job import hadoop, scanning
 from coterie_spark.replay_job.closures import shipped
-from coterie_spark.replay_job.driver import in_task
-from coterie_spark.replay_job.hadoop import contents_in, read_by, union_of
+from coterie_spark.replay_job.tasks import in_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +51,7 @@ def each_partition(spark: SparkSession, log: Partitions, work: Work, schema: Any
     rows = spark.range(0, len(log), 1, 1).selectExpr(
         "int(id) as task", "-1 as segment", "0L as start", "0 as chunk", "binary(null) as body"
     )
-    chunks = union_of([rows, *chunks_of(spark, log)])
+    chunks = hadoop.union_of([rows, *chunks_of(spark, log)])
     by_task = chunks.repartition(len(log), in_task(f.col("task"), len(log)))
     return by_task.sortWithinPartitions(*ORDER).mapInArrow(
         shipped(partial(spooled, log, work)), schema
@@ -73,14 +72,14 @@ def chunks_of(spark: SparkSession, log: Partitions) -> list[DataFrame]:
             places.setdefault(segment.path, []).append((task, number))
             segments[segment.path] = segment
     workers = line_worker(places), content_worker(places)
-    return read_by(spark, list(segments.values()), *workers, CHUNKS_DDL)
+    return hadoop.read_by(spark, list(segments.values()), *workers, CHUNKS_DDL)
 
 
 def line_worker(places: Places) -> scanning.Worker:
     """Return the worker that makes chunks of segments from lines."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        in_splits = groupby(lines.stretches_of(batches), key=lambda stretch: stretch[:2])
+        in_splits = groupby(hadoop.stretches_of(batches), key=lambda stretch: stretch[:2])
         for (path, start), stretches in in_splits:
             for chunk, stretch in enumerate(stretches):
                 for place in places[path]:
@@ -94,7 +93,7 @@ def content_worker(places: Places) -> scanning.Worker:
     """Return the worker that cuts segments, columns ``path`` and ``content``, into chunks."""
 
     def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
-        for path, content in contents_in(batches):
+        for path, content in hadoop.contents_in(batches):
             body = memoryview(content)
             for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
                 part = body[start : start + scanning.CHUNK_BYTES]
@@ -146,7 +145,7 @@ def restore_bytes(segment: Segment, file: str) -> None:
         os.truncate(file, segment.size)
     elif size < segment.size:
         with open(file, "r+b") as out:
-            body = lines.original_bytes(segment, out.read())
+            body = hadoop.original_bytes(segment, out.read())
             out.seek(0)
             out.write(body)
 

@@ -1,4 +1,4 @@
-"""The last step of workers, for the command line and for ``follow``: write tables as Parquet.
+"""The last step, for the command line and for ``follow``: write tables as Parquet, on workers.
 
 Spark's own writer counts microseconds. These files have the schema of the local engine, with times
 in milliseconds. Workers write into a folder beside the tables, and the driver renames a part once
@@ -10,18 +10,25 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace as with_changes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.state.document import write_document
 from coterie.state.parquet import parquet_writer
 from coterie.state.schemas import SCHEMAS
+from coterie.state.several_partitions import lines_of
+from coterie_spark.replay_job.merging import LINES
+from coterie_spark.replay_job.products import Products, state_of
 from coterie_spark.replay_job.scanning import Batches, Worker, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Row
+
+    from coterie.state.replay_engine import ReplayRequest, Summary
 
 # A file of a table, or an error: then there is no name. Of `follow` also a product of no table, and
 # its text in place of the file.
@@ -71,10 +78,32 @@ def written_row(
 
 def checked(written: list[Row]) -> list[Row]:
     """Return the rows of what workers wrote; raise the OSError that one of them met."""
-    for row in written:
-        if row.name is None:
-            raise OSError(row.errno, row.error, row.file)
+    for name, file, number, error in written:
+        if name is None:
+            raise OSError(number, error, file)
     return written
+
+
+def write_tables(products: Products, names: list[str], out: Path) -> None:
+    """Write each table as a folder of Parquet parts."""
+    work_folder(out).mkdir()
+    work = write_worker(str(out.absolute()))
+    written = checked(products.given_to(work, names, WRITTEN_DDL))  # in task order
+    name_parts(out, names, [row[:2] for row in written])
+
+
+def write_json(products: Products, request: ReplayRequest, summary: Summary) -> Summary:
+    """Write ``groups.json``, and commits as lines.
+
+    The whole state comes into this process. Returns the summary with the groups.
+    """
+    if request.options.history:
+        with (request.out / "commits.jsonl").open("wb") as lines:
+            lines.writelines(body for *_, body in products.in_order(LINES))
+    state = state_of(products)
+    notes = tuple(lines_of(state.in_several_partitions(), state.partition_count))
+    groups = write_document(state, request.out / "groups.json")
+    return with_changes(summary, groups=groups, notes=notes)
 
 
 def attempt() -> str:
@@ -85,10 +114,8 @@ def attempt() -> str:
     return "0" if context is None else str(context.taskAttemptId())
 
 
-def write_files(
-    batches: Batches, folder: Path, suffix: str, names: Collection[str] = (*SCHEMAS,)
-) -> dict[str, str]:
-    """Write the rows of each table of ``names`` into one file, and return the files by table."""
+def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
+    """Write the rows of each table into one file, and return the files by table."""
     import pyarrow as pa
 
     writers: dict[str, Any] = {}
@@ -96,8 +123,6 @@ def write_files(
     with ExitStack() as open_files:
         for batch in batches:
             for name, body in zip(batch["name"].to_pylist(), batch["body"], strict=True):
-                if name not in names:
-                    continue
                 if name not in writers:
                     files[name] = f"{name}-{suffix}"
                     writer = parquet_writer(folder / files[name], name)
