@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from coterie._core.fold.history import History
 
 PRODUCT_DDL = "partition int, name string, part int, body binary"
-REPORT = "-"  # the names of the products that the driver reads, all of them, begin so
+REPORT = "-"  # begins the names of the products that the driver reads, all of them
 ABOUT, ERROR = "-about", "-error"
 GROUPS = "-groups"  # of a partition that Kafka loads: its number, number of groups, their hashes
 HASH_BYTES = 8  # a collision only costs time
