@@ -25,6 +25,7 @@ RUNS = [
     ("watch", "--print", "alerts"),
     ("report", "basic", "-o", "page.html"),
     ("records", "basic", "--group", "grp-mix-all"),
+    ("mcp", "nowhere"),
     ("verify", "corrupt/value-empty"),
     ("fetch", "--bootstrap-server", "nowhere", "--command-config", "nothing", "--out", "out"),
     ("serve", "--listen", "0.0.0.0:9092"),

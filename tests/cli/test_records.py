@@ -12,7 +12,7 @@ from coterie.cli.records import fault_printer
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.records import JsonLines, segment_records, to_json
 from coterie.messages import encode_batch, encode_value
-from support.commandline import coterie
+from support.commandline import coterie, fails
 from support.golden_data import LOGS, cases, corrupt_cases, segments, wide
 from support.log_writer import commit, each
 from support.messages import RECORDS
@@ -143,6 +143,20 @@ def test_a_group_keeps_its_records_alone():
     ]
     assert rows == expected
     assert rows
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "c-assign-early1")])
+def test_records_from_a_place_on_are_the_last_ones_of_the_partition(group):
+    log = LOGS / "compacted"
+    every = [json.loads(line) for line in coterie("records", log, *group).stdout.splitlines()]
+    of_partition = [row for row in every if row["partition"] == 2]
+    for offset in (0, 4468, 4469, 4470, 6500, 6818, 9999):  # segments begin at 4469 and 6818
+        done = coterie("records", log, *group, "--partition", 2, "--offset", offset)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert rows == [row for row in of_partition if row["offset"] >= offset]
+        assert (done.returncode, done.stderr) == (0, "")
+    fails("records", log, "--partition", 9, says="there is no partition 9")
+    fails("records", log, "--offset", 9, status=2, says="--offset needs --partition")
 
 
 def test_the_wide_log_has_all_its_records():

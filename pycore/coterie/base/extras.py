@@ -14,6 +14,7 @@ NEEDS = {  # optional module -> how to get it
     "confluent_kafka": "pip install confluent-kafka",
     "hypothesis": "pip install 'coterie[histories]'",
     "jinja2": "pip install 'coterie[report]'",
+    "mcp": "pip install 'coterie[mcp]'",
     "markupsafe": "pip install 'coterie[report]'",
 }
 

@@ -33,6 +33,7 @@ COMMANDS = {  # name -> summary, so that `coterie --help` imports no command
     "lag": "Lag by partition and over time, given end offsets.",
     "metrics": "Offsets, commits, members as Prometheus text.",
     "watch": "Follow a log: metrics with totals, pages, questions over HTTP.",
+    "mcp": "The questions as tools for an agent (Model Context Protocol).",
     "report": "One self-contained HTML page about the groups.",
     "compare": "Copies of several brokers; exit 1 if they have diverged.",
     "records": "The records of a log, decoded, one JSON object per line.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from coterie.base.times import format_time
 from coterie.cli.failures import say
 from coterie.cli.params import bootstrap_options
 from coterie.cli.progress import TerminalProgress
+from coterie.errors import CoterieError
 from coterie.log.folders import Listing, find_segments, is_url, left_alone
 from coterie.log.topic_id import topics_note
 from coterie.log.trust import trust_lines
@@ -25,6 +27,7 @@ from coterie.state.replay_engine import LISTERS, Where, find_entry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Since = dict["int | None", int]
+READ = ("offsets_partition", "start_offset", "end_offset")
 
 
 class Logs:
@@ -125,20 +128,39 @@ def logs_argument(command: Decorated) -> Decorated:
         include_deleted: bool,
         servers: str | None,
         client_file: str | None,
+        offsets_file: str | None,
         **others: Any,
     ) -> Any:
         with _paths(logs, servers, client_file, others.get("groups") or ()) as paths:
             found = Logs(paths, include_deleted, servers, client_file)
-            return command(*args, logs=found, **others)
+            try:
+                return command(*args, logs=found, **others)
+            finally:
+                if offsets_file is not None:  # while there is the copy of a cluster
+                    _write_offsets(found, Path(offsets_file))
 
-    run_any: Any = click.option(
+    run_any: Any = click.option("--offsets-file", hidden=True)(run)
+    run_any = click.option(
         "--include-deleted",
         is_flag=True,
         help="Read .deleted segments in place of what the cleaner made of them: Kafka keeps them "
         "for a minute, and they hold what compaction took.",
-    )(bootstrap_options(required=False)(run))
+    )(bootstrap_options(required=False)(run_any))
     argument = click.argument("logs", metavar="LOG...", nargs=-1, type=click.Path())
     return cast(Decorated, argument(run_any))
+
+
+def _write_offsets(logs: Logs, file: Path) -> None:
+    """Write as JSON which offsets each partition of the log has; empty ones are left out."""
+    from coterie.insight.records.partition_copy import PartitionCopy  # with numpy
+
+    rows = []
+    with contextlib.suppress(CoterieError):  # it is the command's, and has its line
+        for number, segments in logs.listing.partitions().items():
+            place = number, segments[0].base_offset, PartitionCopy("", segments[-1:]).end_offset
+            if place[1] != place[2]:
+                rows.append(dict(zip(READ, place, strict=True)))
+    file.write_text(json.dumps(rows), encoding="utf-8")
 
 
 def check_source(

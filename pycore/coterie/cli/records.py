@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from bisect import bisect_right
+from dataclasses import replace
 
 import click
 
@@ -56,6 +58,13 @@ def unknown_fields(count: int) -> str:
     )
 
 
+def topic_of(logs: Logs) -> str:
+    """Return the topic whose partitions LOG... are."""
+    folders = [os.path.basename(os.path.abspath(path)) for path in logs.paths]
+    is_of_shares = folders and all(map(SHARE_STATE_FOLDER.fullmatch, folders))
+    return SHARE_STATE if is_of_shares else TOPIC
+
+
 def share_state_of(logs: Logs) -> Listing:
     """Return the segments of __share_group_state in LOG..."""
     if logs.servers is not None:
@@ -80,6 +89,15 @@ def share_groups(log: Log, _: object) -> set[str]:
     return {name for name in found if name is not None}
 
 
+def from_place(listing: Listing, partition: int, offset: int, shown: str) -> Listing:
+    """Return the segments of a partition that may have an offset or a later one."""
+    segments = listing.partitions().get(partition)
+    if segments is None:
+        raise LogError(f"{shown}: there is no partition {partition}")
+    before = bisect_right([one.base_offset or 0 for one in segments], offset) - 1
+    return replace(listing, segments=tuple(segments[max(before, 0) :]))
+
+
 @click.command("records")
 @click.option(
     "--topic",
@@ -92,10 +110,25 @@ def share_groups(log: Log, _: object) -> set[str]:
 @at_option
 @since_option
 @until_option
+@click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only the records of partition N of the topic.",
+)
+@click.option(
+    "--offset",
+    "first_offset",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="With --partition: only its records from OFFSET on, as of the LOG-OFFSET of a finding.",
+)
 @logs_argument
 def command(
     logs: Logs,
     topic: str | None,
+    partition: int | None,
+    first_offset: int | None,
     groups: tuple[str, ...],
     excluded: tuple[str, ...],
     at_ms: int | None,
@@ -110,11 +143,13 @@ def command(
     line on standard error. --at, --since and --until go by the records' own timestamps.
     """
     end_ms = end_of(at_ms, since_ms, until_ms)
-    if topic is None:
-        folders = [os.path.basename(os.path.abspath(path)) for path in logs.paths]
-        is_of_shares = folders and all(map(SHARE_STATE_FOLDER.fullmatch, folders))
-        topic = SHARE_STATE if is_of_shares else TOPIC
+    if first_offset is not None and partition is None:
+        raise click.UsageError("--offset needs --partition")
+    topic = topic or topic_of(logs)
     listing = share_state_of(logs) if topic == SHARE_STATE else logs.listing
+    if partition is not None:
+        skipped = 0 if groups else first_offset or 0  # a group may be in earlier segments alone
+        listing = from_place(listing, partition, skipped, logs.shown)
     known_in = share_groups if topic == SHARE_STATE else None
     only = chosen_groups(groups, listing, excluded=excluded, known_in=known_in)
     ranges = {}
@@ -142,6 +177,8 @@ def command(
         ):
             if only is not None:
                 present.add(group_of(row))
+            if first_offset is not None and row["offset"] < first_offset:
+                continue
             if requested and not requested.has(row["timestamp"], row["offset"]):
                 continue
             line = encoder.line(row)

@@ -53,7 +53,9 @@ class Access:
             raise Refusal(HTTPStatus.UNAUTHORIZED, what, _CHALLENGE)
         if request.method not in self.methods:
             *others, last = self.methods
-            what = f"there are only {', '.join(others)} and {last}"
+            what = f"there is only {last}"
+            if others:
+                what = f"there are only {', '.join(others)} and {last}"
             allowed = f"Allow: {', '.join(self.methods)}"
             raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, what, allowed)
 
