@@ -66,7 +66,7 @@ def log(tmp_path_factory):
 
 
 def test_all_commands_that_read_a_log_are_among_them():
-    without_a_log = {"fetch", "serve", "designs", "trace", "watch"}
+    without_a_log = {"fetch", "serve", "designs", "trace", "watch", "mcp"}
     assert {name for name, *_ in COMMANDS} == {*ALL_COMMANDS} - without_a_log
 
 
