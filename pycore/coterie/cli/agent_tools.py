@@ -24,7 +24,7 @@ from coterie.errors import CoterieError
 from coterie.insight.fields import Fields
 from coterie.insight.question_engine import fields_of, find_question
 
-OTHER_TOOLS = ("groups", "compare", "records", "verify")  # no questions, but data
+OTHER_TOOLS = ("groups", "compare", "records", "verify", "rehearse")  # no questions, but data
 NO_TOOLS = ("metrics",)  # what it answers, it answers for Prometheus
 WRITE_OR_REACH = ("execute", "yes", "out", "overwrite", "servers", "engine", "master", "conf")
 ONLY_DRAW = ("form", "by", "top", "by_offset", "clients_named", "layout", "take", "log_zone")
