@@ -61,7 +61,7 @@ ANSWERS = [
     ("join_group", joined(Error.UNKNOWN_MEMBER_ID), "JoinGroup of m1: UNKNOWN_MEMBER_ID"),
     ("sync_group", synced(assignment({"t": [0, 2]})), "SyncGroup of m0: assigned t 0 2"),
     ("sync_group", synced(b""), "SyncGroup of m0: assigned nothing"),
-    ("sync_group", synced(b"\7"), "SyncGroup of m0: an assignment of 1 bytes"),
+    ("sync_group", synced(b"\7"), "SyncGroup of m0: assigned by another protocol"),
     ("heartbeat", HeartbeatResponse(NONE), None),
     ("heartbeat", HeartbeatResponse(REFUSED), "Heartbeat of m0: ILLEGAL_GENERATION"),
     ("offset_commit", committed(NONE, REFUSED),

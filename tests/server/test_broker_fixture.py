@@ -133,6 +133,7 @@ def test_a_report_shows_the_frames_of_the_library_only_for_its_own_faults(pytest
         ("broker(5)", "@pytest.mark.broker takes options by name, as config={...}, not 5"),
         ("broker({'a': 1})", "takes options by name, as config={...}, not {'a': 1}"),
         ("broker(colour=5)", "@pytest.mark.broker has no option colour; they are config, brokers,"),
+        ("broker(topic={})", "@pytest.mark.broker has no option topic; did you mean 'topics'?"),
         (
             "coordinator({})",
             "coordinator takes options by name, as config={...}, not {}",

@@ -209,6 +209,7 @@ def test_a_message_shows_the_beginning_of_a_long_name(method, path, what):
         (("POST", "/advance", [1]), 400, "the body must be an object"),
         (("POST", "/advance"), 400, "missing 1 required keyword-only argument: 'ms'"),
         (("POST", "/advance", {"ms": 1, "x": 2}), 400, "unexpected keyword argument 'x'"),
+        (("POST", "/move", {"groupid": "g"}), 400, "'groupid'; did you mean 'group_id'"),
         (("POST", "/advance", {"ms": "1"}), 400, "ms must be"),
         (("POST", "/advance", {"ms": -1}), 400, "ms must not be negative"),
         (("POST", "/advance", {"ms": 13}), 400, "the clock is the wall's"),

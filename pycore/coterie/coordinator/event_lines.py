@@ -175,7 +175,7 @@ def _by_partition(rows: Iterable[Any], text: Callable[[Any], str]) -> str:
 def _assignment(data: bytes) -> str:
     try:
         assigned = read_assignment(data)
-    except CoterieError:  # of another embedded protocol
-        return f"an assignment of {len(data)} bytes"
+    except CoterieError:
+        return "assigned by another protocol"
     names = [f"{topic} {' '.join(map(str, numbers))}" for topic, numbers in assigned.items()]
     return f"assigned {'; '.join(names) or 'nothing'}"

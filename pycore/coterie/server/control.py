@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from coterie.base.arguments import span
+from coterie.base.arguments import span, unknown_argument
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.api.faults import Fault
 from coterie.server.group_waits import TIMEOUT_S, timeout_of
@@ -66,7 +66,7 @@ class Control:
             if isinstance(result, Awaitable):
                 result = await result
         except TypeError as error:  # an unknown or missing argument
-            raise Refusal(HTTPStatus.BAD_REQUEST, _argument_error(error)) from None
+            raise Refusal(HTTPStatus.BAD_REQUEST, _argument_error(error, method)) from None
         except CoterieError as error:
             raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
         return json_answer(plain_json(result))
@@ -159,6 +159,7 @@ def _arguments(body: bytes) -> _Arguments:
     return arguments
 
 
-def _argument_error(error: TypeError) -> str:
-    """Return Python's message about wrong arguments without the name of the method."""
-    return str(error).partition("() ")[2] or str(error)
+def _argument_error(error: TypeError, method: Callable[..., Any]) -> str:
+    """Return a message about wrong arguments without the name of the method."""
+    message = unknown_argument(error, method)
+    return message.partition("() ")[2] or message
