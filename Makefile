@@ -15,6 +15,7 @@
 #   make bench fuzz    benchmarks beside their peers; the fuzz target (FUZZ_SECONDS=120)
 #   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
+#   make standalone    the command in one folder, for a Linux without Python (docs/standalone.md)
 #   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
 #   make chart-library  fetch the charts of pages from npm
 #   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
@@ -63,7 +64,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py tools/transpile.py 
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-browser test-spark test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-browser test-spark test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel standalone clean \
         test-pythons test-lowest faults large kafka-release spark-home chart-library pictures answers FORCE
 all: build
 
@@ -216,6 +217,29 @@ faults: build dev
 # ---- packages and other environments ----------------------------------------------------------
 wheel: dev
 	@$(PY) -m build --outdir dist .
+
+# PyInstaller sees what a clean environment has, so this one has no Spark. The product answers last,
+# without an environment, as the command of $(VENV) does; `-c` is how `watch` starts its processes.
+STANDALONE := build/standalone
+FROZEN     := report,cluster,serve,regex
+standalone: build
+	@rm -rf $(STANDALONE)
+	@$(call step,building the wheel,\
+	    $(PIP) wheel --no-build-isolation --no-deps -w $(STANDALONE) .)
+	@$(PY) -m venv --without-pip $(STANDALONE)/venv
+	@$(call step,installing the wheel and PyInstaller,\
+	    $(PIP) --python $(STANDALONE)/venv install --group standalone \
+	        "$$(echo $(STANDALONE)/*.whl)[$(FROZEN)]")
+	@$(call step,freezing,\
+	    $(STANDALONE)/venv/bin/pyinstaller --log-level WARN --onedir --name coterie \
+	        --collect-submodules coterie --collect-data coterie \
+	        $(addprefix --recursive-copy-metadata=,coterie aiokafka google-re2 jinja2 uvloop) \
+	        --exclude-module coterie_spark --specpath $(STANDALONE) --workpath $(STANDALONE)/work \
+	        --distpath $(STANDALONE) tools/standalone.py)
+	@cmp <($(VENV)/bin/coterie explain $(LOG)) <(env -i $(STANDALONE)/coterie/coterie explain $(LOG))
+	@env -i $(STANDALONE)/coterie/coterie -c 'from coterie.live.page_worker import main'
+	@tar czf $(STANDALONE)/coterie-linux-$$(uname -m).tar.gz -C $(STANDALONE) coterie
+	@ls -sh $(STANDALONE)/*.tar.gz
 
 test-pythons: dev
 	@PYTHONS="$${PYTHONS:-}" tools/test_pythons $(PYTEST)

@@ -10,6 +10,8 @@ from hypothesis import Phase
 
 from coterie import run_trace
 from coterie.base.operations import OPERATIONS
+from coterie.live.client_config import read_client_config
+from coterie.live.security import sasl_arguments
 from support import golden_data
 from support.commandline import coterie
 from support.doc_pages import DOCS, blocks
@@ -179,3 +181,12 @@ def test_a_stop_of_the_architecture_page_begins_with_a_whole_path(file):
 def test_every_stop_of_the_architecture_page_is_looked_at():
     assert len(STOPS) == len(re.findall(r"^\| \d+\w? \|", ARCHITECTURE, re.M)) > 25
     assert {file for file, _ in NAMED} >= {*STOPS, "state/parallel_scan.py", "runtime.pyx"}
+
+
+@pytest.mark.parametrize("text", blocks("providers.md", "properties"))
+def test_the_properties_for_a_provider_are_taken_and_have_an_effect(tmp_path, text):
+    (tmp_path / "client.properties").write_text(text, encoding="utf-8")
+    config = read_client_config(tmp_path / "client.properties")
+    assert {*config.unused} <= {"sasl.client.callback.handler.class"}  # of AWS, a class of Java
+    if config.text("sasl.mechanism") in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert sasl_arguments(config)["sasl_plain_password"]
