@@ -6,11 +6,22 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
 from coterie.errors import ArgumentError, CoterieError
-from coterie.histories import Crash, History, Restart, processed, random_history, store
+from coterie.histories import (
+    Crash,
+    Cut,
+    FailWrite,
+    History,
+    Restart,
+    RollingDeploy,
+    processed,
+    random_history,
+    store,
+)
 from coterie.testing import confluent, virtual_clients
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "group.id": "mine", "auto.offset.reset": "earliest"}
@@ -107,6 +118,51 @@ def test_a_program_whose_thread_has_died_is_stuck_though_its_consumer_is_at_the_
     outcome = History(members=1, topics={"records": 1}, minutes=2).run(program=main)
     assert [item[:4] for item in outcome.stuck] == [("records", 0, 3, 12)]
     assert "a thread died: ValueError" in outcome.timeline()
+
+
+def test_a_deploy_to_settings_that_the_library_of_a_program_lacks_is_skipped():
+    deploys = tuple(
+        RollingDeploy(at_ms=at_ms, assignor=assignor, protocol=protocol)
+        for at_ms, assignor, protocol in ((10_000, None, "consumer"), (20_000, "sticky", None))
+    )
+    history = History(members=1, topics={"records": 1}, minutes=1, events=deploys)
+    skipped = history.run(program=lambda: kafka_python_loop(polls=True)).skipped
+    assert [note.at_ms for note in skipped] == [10_000]
+    skipped = history.run(program=as_in_the_readme).skipped
+    assert [note.at_ms for note in skipped] == [20_000]
+
+
+def test_a_producer_of_a_program_writes_transactions_and_has_the_faults_of_its_member():
+    def copy():
+        from confluent_kafka import Producer, TopicPartition
+
+        producer = Producer({"transactional.id": "t"})
+        producer.init_transactions()
+
+        def handle(consumer, message):
+            processed(message)
+            producer.begin_transaction()
+            producer.produce("out", message.value())
+            after = TopicPartition("records", message.partition(), message.offset() + 1)
+            producer.send_offsets_to_transaction([after], consumer.consumer_group_metadata())
+            producer.commit_transaction()
+
+        loop({"enable.auto.commit": False}, handle)
+
+    cut = Cut(at_ms=30_000, lasts_ms=5000, during="processing")
+    history = History(
+        1, {"records": 1}, 1, events=(cut,), outputs={"out": 1}, records_per_minute=20
+    )
+    outcome = history.run(program=copy)
+    assert len(outcome.outputs["out"]) == 20
+    written_ms = [record.timestamp for record in outcome.outputs["out"]]
+    assert max(b - a for a, b in pairwise(written_ms)) >= 5000
+    assert not outcome.lost
+
+
+def test_the_timeline_names_the_record_whose_write_failed():
+    history = History(**{**LONG, "events": (FailWrite(at_ms=30_000),)})
+    assert "write failed: records-0@" in history.run(program=as_in_the_readme).timeline()
 
 
 def test_an_exception_that_a_client_led_to_ends_the_member_and_others_the_run():

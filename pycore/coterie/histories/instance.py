@@ -294,7 +294,9 @@ class Instance:
         place = record.topic, record.partition
         if self.write_fails:
             self.write_fails = False
-            raise WriteFailed(f"the write of {place[0]}-{place[1]}@{record.offset} has failed")
+            what = f"{place[0]}-{place[1]}@{record.offset}"
+            self.run.ledger.note(process.now_ms, self.name, "write failed", what)
+            raise WriteFailed(f"the write of {what} has failed")
         self.run.ledger.add(place, record.offset, start_ms, process.now_ms, self.name)
 
     def strike(self, moment: str, after_ms: int = 0) -> bool:

@@ -86,6 +86,8 @@ class MemberProgram(Program):
     def made(self, consumer: Any) -> None:
         """Take note of a new consumer; None: it is closed."""
         super().made(consumer)
+        if hasattr(consumer, "refuses"):  # else it is librdkafka
+            self.instance.run.refuses = consumer.refuses
         self.instance.consumer = None if consumer is None else consumer._inner
 
     def died(self, error: Exception) -> None:

@@ -54,8 +54,8 @@ class Run:
         self.application = called(function(application, "application"))
         self.instance_type = getattr(application, "instance_type", self.instance_type)
         self._around = getattr(application, "around", contextlib.nullcontext)
-        self._refuses: Callable[[dict[str, Any]], str | None] | None
-        self._refuses = getattr(application, "refuses", None)
+        self.refuses: Callable[[dict[str, Any]], str | None] | None
+        self.refuses = getattr(application, "refuses", None)
         self.deployed: set[str] = set()  # settings that a deploy has changed
         self._rates = span(history.records_per_minute, "records_per_minute", 0, MOST_RATE)
         records = self._rates[1] * sum(history.topics.values())
@@ -181,7 +181,7 @@ class Run:
 
     def _refusal(self, settings: dict[str, Any]) -> str | None:
         """Return why there can be no member with such settings; None: there can."""
-        return None if self._refuses is None else self._refuses(settings)
+        return None if self.refuses is None else self.refuses(settings)
 
     def _end_faults(self) -> None:
         """Stop production, heal and resume everything, and start the members that are down."""

@@ -27,7 +27,7 @@ from coterie.testing.aiokafka_errors import ConsumerStoppedError, IllegalOperati
 from coterie.testing.client import errors
 from coterie.testing.client.fetcher import Fetcher
 from coterie.testing.client.settings import STRATEGY
-from coterie.testing.kafka_python_client import javas
+from coterie.testing.kafka_python_client import javas, refusal
 from coterie.testing.kafka_python_errors import named
 from coterie.testing.kafka_python_types import size_of
 from coterie.testing.program_client import FOR_EVER_MS, ConsumerClient, bytes_of
@@ -142,6 +142,8 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 
 class AIOKafkaConsumer(AsyncClient, ConsumerClient):
     """A consumer of aiokafka: a thread of its own takes part in the group, and commits."""
+
+    refuses = partial(refusal, assignors=("range", "roundrobin", "sticky"))
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         bad = set(configs).difference(_DEFAULTS, _WITHOUT_EFFECT, WITHOUT_EFFECT)

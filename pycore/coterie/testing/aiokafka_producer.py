@@ -87,7 +87,7 @@ class AIOKafkaProducer(AsyncClient):
         if self._config["client_id"] is None:
             self._config["client_id"] = f"aiokafka-producer-{next(_numbers)}"
         super().__init__(str(self._config["client_id"]))
-        chosen = javas(self._config, _SHARED)
+        chosen = javas(self._config, _SHARED) | {"client.id": self._name}
         self._inner = client.Producer(self._program.cluster, chosen, process=self._process)
 
     def _raised(self, error: errors.KafkaError) -> Exception:

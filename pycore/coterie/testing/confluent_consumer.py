@@ -122,7 +122,7 @@ class Consumer(ConfluentClient, ConsumerClient):
             raise failure(CODE._INVALID_ARG, str(error)) from None
         self._inner._network.joins_in_background = True
         self._progress: dict[tuple[str, int], _Progress] = {}
-        self._paused: set[tuple[str, int]] = set()  # also over rebalances
+        self._paused: set[tuple[str, int]] = set()  # assigned or not
         self._commits: dict[tuple[str, int], int] = {}  # its last commits
         self._known: set[str] = set()  # topics of all partitions so far
         self._offered: list[tuple[str, int]] | None = None  # by a rebalance, in its callback
@@ -392,16 +392,16 @@ class Consumer(ConfluentClient, ConsumerClient):
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Return no messages of these partitions."""
         with self._call():
-            chosen = {tp._place for tp in partitions} & self._progress.keys()
+            chosen = {tp._place for tp in partitions}
             self._paused |= chosen
-            self._inner.pause(chosen)
+            self._inner.pause(chosen & self._progress.keys())
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Return messages of these partitions again."""
         with self._call():
-            chosen = {tp._place for tp in partitions} & self._progress.keys()
+            chosen = {tp._place for tp in partitions}
             self._paused -= chosen
-            self._inner.resume(chosen)
+            self._inner.resume(chosen & self._progress.keys())
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the offsets after the last returned messages."""

@@ -33,6 +33,7 @@ class Producer(ConfluentClient):
         super().__init__(str(given["client.id"]))
         self._on_delivery = given.get("on_delivery")
         chosen = {name: given[name] for name in _SETTINGS if name in given}
+        chosen["client.id"] = self._name
         chosen["delivery.timeout.ms"] = int(
             given.get("delivery.timeout.ms", given.get("message.timeout.ms", 300_000))
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coterie import values
 from coterie.testing.client import errors
+from coterie.testing.client.settings import STRATEGY
 from coterie.testing.kafka_python_errors import named, translated
 from coterie.testing.kafka_python_types import OffsetAndMetadata
 from coterie.testing.program_client import FOR_EVER_MS, Client
@@ -36,6 +38,17 @@ def javas(config: dict[str, Any], names: str) -> dict[str, Any]:
         for name in names.split()
         if config.get(name) is not None
     }
+
+
+def refusal(settings: Mapping[str, Any], assignors: Iterable[str]) -> str | None:
+    """Return why a library in Python does not take settings of Kafka's client; None: it does."""
+    if settings.get("group.protocol") == "consumer":
+        return "the library has no consumer protocol"
+    names = settings.get(STRATEGY) or ()
+    for name in names.split(",") if isinstance(names, str) else names:
+        if name not in assignors:
+            return f"the library has no assignor {name!r}"
+    return None
 
 
 class PythonClient(Client):

@@ -14,7 +14,7 @@ from coterie.errors import ArgumentError, ConfigError
 from coterie.testing import client
 from coterie.testing.client import errors
 from coterie.testing.client.settings import STRATEGY
-from coterie.testing.kafka_python_client import PythonClient, javas, offsets_of, unknown
+from coterie.testing.kafka_python_client import PythonClient, javas, offsets_of, refusal, unknown
 from coterie.testing.kafka_python_errors import named, translated
 from coterie.testing.kafka_python_types import (
     ConsumerGroupMetadata,
@@ -79,6 +79,8 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 
 class KafkaConsumer(PythonClient, ConsumerClient):
     """A consumer of kafka-python."""
+
+    refuses = partial(refusal, assignors=("range", "roundrobin", "sticky", "cooperative-sticky"))
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         bad = unknown(configs, _DEFAULTS, _WITHOUT_EFFECT)

@@ -55,7 +55,7 @@ class KafkaProducer(PythonClient):
         if self.config["transactional_id"] and not self.config["enable_idempotence"]:
             raise named("KafkaConfigurationError", "transactional_id needs enable_idempotence")
         super().__init__(str(self.config["client_id"]))
-        chosen = javas(self.config, _SHARED)
+        chosen = javas(self.config, _SHARED) | {"client.id": self._name}
         self._inner = client.Producer(self._program.cluster, chosen, process=self._process)
 
     def send(

@@ -22,7 +22,8 @@ class Client:
 
     def __init__(self, name: str) -> None:
         self._program, _ = current()
-        self._process: Process = self._program.new_process(name)
+        self._name = str(self._program.settings.get("client.id", name))  # a history's, for faults
+        self._process: Process = self._program.new_process(self._name)
         self._thread: Process | None = None
         self._queued: deque[Signal] = deque()  # of threads that wait for the end of a call
         self._callbacks: deque[Callable[[], None]] = deque()

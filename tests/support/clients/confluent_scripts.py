@@ -318,6 +318,21 @@ def a_pause_over_a_rebalance(world):
     one.close()
 
 
+def a_resume_before_the_assignment(world):
+    """A callback resumes what it is about to get, and what was paused before."""
+    one, two = world.consumer("a"), world.consumer("b")
+    one.subscribe([TOPIC], **world.callbacks("a", on_assign=lambda each, of: each.resume(of)))
+    world.settled(a=(one, 4))
+    world.tried("pause", one.pause, [world.partition(0)])
+    two.subscribe([TOPIC])
+    world.settled(a=(one, 2), b=(two, 2))
+    two.close()
+    world.settled(a=(one, 4))
+    world.produce([1])
+    world.read(1, one)
+    one.close()
+
+
 def commits_in_callbacks(world):
     """A member commits what it gives up; the coordinator refuses it the second time."""
     world.produce([3])
@@ -506,6 +521,7 @@ SCRIPTS = {
         a_loop, commits, stored_offsets, automatic_commits, rebalances, cooperative_rebalances,
         offsets_in_on_assign, assignments_of_the_wrong_kind,
         a_callback_that_raises, assigned_partitions, refused_commits, a_pause_over_a_rebalance,
+        a_resume_before_the_assignment,
         commits_in_callbacks, no_offset, unknown_topic, late_poll, deliveries, topics, transactions,
         values, settings_of_a_deployed_application,
     )
