@@ -184,6 +184,18 @@ def test_only_the_operator_names_files_and_clusters():
     assert tools["lag"].source_words(source) == ["--bootstrap-server=b:1", "--end-offsets=e", "--"]
     assert tools["explain"].source_words(source) == ["--bootstrap-server=b:1", "--"]
     assert "compare" not in tools
+    files = (("--server-log", "s"), ("--log-zone", "+02:00"))
+    source = agent_server.Source(("LOG",), files=files)
+    assert tools["explain"].source_words(source)[:2] == ["--server-log=s", "--log-zone=+02:00"]
+    assert tools["audit"].source_words(source) == ["--", "LOG"]  # it has no use for the zone
+
+
+def test_copies_of_brokers_are_compared():
+    copies = [str(golden_data.incident("unclean-election") / f"broker-{n}") for n in (1, 2, 3)]
+    answer = asked(copies[0], "compare", {}, copies=tuple(copies[1:]))
+    rows = [row for page in answer for row in page["rows"]]
+    assert {row["copy"] for row in rows} == {*copies}
+    assert "diverged" in {row["status"] for row in rows}
 
 
 def test_an_answer_without_end_is_cut_and_its_process_is_ended():

@@ -28,6 +28,7 @@ OTHER_TOOLS = ("groups", "compare", "records", "verify", "rehearse")  # no quest
 NO_TOOLS = ("metrics",)  # what it answers, it answers for Prometheus
 WRITE_OR_REACH = ("execute", "yes", "out", "overwrite", "servers", "engine", "master", "conf")
 ONLY_DRAW = ("form", "by", "top", "by_offset", "clients_named", "layout", "take", "log_zone")
+BROKER_LOGS = {"--server-log", "--request-log"}
 CUT_TEXT, CUT_LIST = 1_000, 20  # of a row that is larger than a page
 
 SCHEMAS = {
@@ -99,6 +100,8 @@ class Tool:
     def source_words(self, source: Source) -> list[str]:
         """Return the words of the command that say what it reads."""
         own = {flag for option in self.command.params for flag in option.opts}
+        if not {flag for flag, _ in source.files} & own & BROKER_LOGS:
+            own.discard("--log-zone")
         files = [f"{flag}={value}" for flag, value in source.files if flag in own]
         copies = source.copies if self.name == "compare" else ()
         return [*source.cluster, *files, "--", *source.log, *copies]
