@@ -16,7 +16,7 @@
 #   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
 #   make standalone    the command in one folder, for a Linux without Python (docs/standalone.md)
-#   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
+#   make test-pythons  all tests under each Python that is found (PYTHONS="python3.12 ...")
 #   make chart-library  fetch the charts of pages from npm
 #   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows

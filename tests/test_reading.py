@@ -1,6 +1,6 @@
 """``coterie.read``: the tables of ``replay`` and the answers of the commands, as Arrow tables."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -66,7 +66,7 @@ def test_groups_and_times_select(basic):
         log = read(str(basic), group=group)
         assert {*log.groups["group_id"].to_pylist()} == {GROUP}
         assert {*log.explain()["group_id"].to_pylist()} == {GROUP}
-    moment = datetime(2026, 11, 21, 5, 3, 1, tzinfo=timezone.utc)
+    moment = datetime(2026, 11, 21, 5, 3, 1, tzinfo=UTC)
     for at in (moment, MIDDLE, round(moment.timestamp() * 1000)):
         log = read(basic, group=GROUP, at=at)
         assert max(log.explain()["timestamp"].to_pylist()) <= moment

@@ -14,8 +14,8 @@ import sysconfig
 def missing():
     """Yield a line for each missing thing, with the command that installs it."""
     version = "{}.{}".format(*sys.version_info[:2])
-    if sys.version_info < (3, 10):
-        yield f"Python {version} is too old: install 3.10 or later, then: make PYTHON=python3.x"
+    if sys.version_info < (3, 11):
+        yield f"Python {version} is too old: install 3.11 or later, then: make PYTHON=python3.x"
         return
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         yield f"python{version} cannot create environments: apt-get install python{version}-venv"

@@ -5,12 +5,8 @@ long to compile; so they are installed meanwhile.
 """
 
 import sys
+import tomllib
 from pathlib import Path
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib
 
 
 def needs(of):

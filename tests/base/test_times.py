@@ -1,6 +1,6 @@
 """TIME: ISO 8601 with zone, or epoch milliseconds."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from coterie.base.times import LogClock, format_duration, format_time, parse_dur
 FIRST, LAST = datetime(1970, 1, 1), datetime(9999, 12, 30)  # noqa: DTZ001
 MOMENTS = st.datetimes(min_value=FIRST, max_value=LAST)
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @given(MOMENTS, ZONES, st.sampled_from(["microseconds", "milliseconds", "seconds", "minutes"]))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -19,7 +19,7 @@ SUBSCRIPTION = "AAEAAAABAAF0/////w=="
 
 
 def utc_ms(text):
-    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp() * 1000
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000
 
 
 def down(*commits, started=()):

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -145,7 +145,7 @@ def refusal(ms, error, client="c", group="clash"):
         "response": {"errorCode": error, "memberId": "", "generationId": -1},
         "totalTimeMs": 1.0,
     }  # fmt: skip
-    at = datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
+    at = datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
     return f"[{at}] DEBUG Completed request:{json.dumps(line)} (kafka.request.logger)\n"
 
 
@@ -193,7 +193,7 @@ def shifted(path, zone, name):
     lines = []
     for line in gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True):
         if line.startswith("[2026-"):
-            moment = datetime.fromisoformat(line[1:20]).replace(tzinfo=timezone.utc)
+            moment = datetime.fromisoformat(line[1:20]).replace(tzinfo=UTC)
             local = moment.astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S")
             line = f"[{local}{line[20:]}"
         lines.append(line)
@@ -209,7 +209,7 @@ def test_a_zone_by_name_gives_the_same_answer_as_utc(tmp_path):
 
 
 def utc_ms(text):
-    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp() * 1000
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000
 
 
 def test_the_hour_that_comes_twice_is_reported_apart_by_the_order_of_the_lines():

@@ -180,7 +180,6 @@ def closing(monkeypatch):
             r"no connection: the host has no address \(Name unknown\)",
         ),
         (TimeoutError(), "no answer in 0.5 s"),
-        (asyncio.TimeoutError(), "no answer in 0.5 s"),
     ],
 )
 def test_why_there_is_no_connection_is_in_plain_words(closing, error, says):
@@ -200,7 +199,7 @@ def test_a_failure_of_tls_has_its_reason_or_else_its_text():
     ("answer", "says"),
     [
         (ConnectionResetError(errno.ECONNRESET, "reset"), "closes the connection at once"),
-        (asyncio.TimeoutError(), "no response in request.timeout.ms"),
+        (TimeoutError(), "no response in request.timeout.ms"),
         (b"no response", "a response that cannot be read"),
     ],
 )

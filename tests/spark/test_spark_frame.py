@@ -1,6 +1,6 @@
 """A frame as Spark's Kafka source gives it, made from the golden logs."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -34,7 +34,7 @@ def rows_of(case, isolation="read_uncommitted"):
             is_hidden = isolation == "read_committed" and batch.is_transactional
             into = waiting.setdefault(batch.producer_id, []) if is_hidden else rows
             for record in batch.records:
-                moment = datetime.fromtimestamp(record.timestamp / 1000, tz=timezone.utc)
+                moment = datetime.fromtimestamp(record.timestamp / 1000, tz=UTC)
                 place = ("__consumer_offsets", partition, record.offset, moment)
                 into.append((record.key, record.value, *place))
     return rows
@@ -86,7 +86,7 @@ def test_committed_rows_of_transactions_give_what_readers_see(spark):
 def test_a_record_stands_at_its_own_offset_and_a_fault_too(spark):
     key = bytes.fromhex("0001 0001 67 0001 74 00000003")
     value = bytes.fromhex("0003 0000000000000064 00000005 0002 6d64 00000000000003e8")
-    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(key, value, "t", 3, 70, moment), (key, value[:9], "t", 3, 71, moment)]
     replayed = replay_frame(frame_of(spark, rows))
     (offset,) = replayed.offsets.collect()

@@ -11,7 +11,7 @@ import pickle
 import re
 import zlib
 from collections import namedtuple
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from inspect import signature
 from types import SimpleNamespace
 
@@ -26,7 +26,7 @@ from pyspark.sql.types import DataType, StructType
 from coterie_spark.replay_job.tasks import spark_hash
 from support.spark_stand_in_files import Reader, jvm
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 KINDS = {

@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from time import monotonic, sleep
 
 from recorders.members import Member, now_ms
@@ -299,7 +299,7 @@ def rows_of(described):
 
 
 def cleaning_of(found):
-    at = datetime.strptime(found[1], LINE_TIME).replace(tzinfo=timezone.utc)
+    at = datetime.strptime(found[1], LINE_TIME).replace(tzinfo=UTC)
     at_ms = round(at.timestamp() * 1000)
     return {
         "at_ms": at_ms,

@@ -13,7 +13,7 @@ else:
     from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
     if TYPE_CHECKING:
-        from typing_extensions import Self
+        from typing import Self
 
     T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TypeAlias
 
 from coterie._core.checks import whole
@@ -19,7 +19,7 @@ ISO = re.compile(
     re.ASCII,
 )
 LOG_ZONE = re.compile(r"Z|[+-]\d\d:?\d\d", re.ASCII)
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_MS = (1 << 63) - 1
 MAX_DURATION_MS = ((1 << 31) - 1) * 60_000  # of offsets.retention.minutes: 4,085 years
 FORMS = "write 2026-01-31T14:05:00Z, with +02:00 for another zone, or epoch milliseconds"
@@ -82,7 +82,7 @@ def time_ms(at: Time, name: str = "at") -> int | None:
 
 def _zone(text: str) -> timezone:
     if text in "Zz":
-        return timezone.utc
+        return UTC
     hours, minutes = int(text[1:3]), int(text[-2:]) if len(text) > 3 else 0
     if hours > 18 or minutes > 59:
         raise ValueError(f"no zone is {text}")

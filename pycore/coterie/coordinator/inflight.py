@@ -60,9 +60,6 @@ class Appends(deque[PendingAppend]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)  # CPython 3.10 asks the deque itself, which is empty
-
     def __iter__(self) -> Iterator[PendingAppend]:
         return iter(self._waiting)
 

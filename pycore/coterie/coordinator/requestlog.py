@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -471,7 +471,7 @@ def _removed(removal: Removal) -> dict[str, Any]:
 
 
 def _clock(at_ms: float) -> str:
-    moment = datetime.fromtimestamp(int(at_ms) / 1000, timezone.utc)
+    moment = datetime.fromtimestamp(int(at_ms) / 1000, UTC)
     return moment.isoformat(" ", "milliseconds")[:23]
 
 

@@ -241,7 +241,7 @@ class Cluster:
         while True:
             try:
                 return await work()
-            except Unavailable as error:  # noqa: PERF203
+            except Unavailable as error:
                 await backoff.wait(error)
 
     async def ask(self, api: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -191,7 +191,7 @@ class Connection:
         request = _Frame(BY_NAME[api], body)
         try:
             frame = await self._link.send(request)
-        except (library.KafkaError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, library.KafkaError, OSError) as error:
             self.close()
             broken = _broken(error, self.address)
             if broken is None and self._has_answered:
@@ -253,7 +253,7 @@ async def connect(
         await asyncio.wait_for(_set_up(looked_up, link), setup_s)
     except ClusterError as error:
         raise ClusterError(f"{place.address}: {error}") from None
-    except (library.KafkaError, OSError, EOFError, asyncio.TimeoutError) as error:
+    except (TimeoutError, library.KafkaError, OSError, EOFError) as error:
         if looked_up.cancelled():
             what = f"the host is not found in {setup_s:g} s; is its name right?"
             raise Unreached(f"{place.address}: no connection: {what}") from None

@@ -29,7 +29,7 @@ async def end_offsets(
         try:
             offsets = await _of_topic(cluster, name, timestamp)
             found |= {(name, number): offset for number, offset in offsets.items()}
-        except ClusterError as error:  # noqa: PERF203
+        except ClusterError as error:
             skipped(name, error)
     return found
 

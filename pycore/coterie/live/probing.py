@@ -81,7 +81,7 @@ async def _look(
 
     try:
         found = await asyncio.wait_for(look(), look_s)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         found = Spoken(SILENT if opened else AWAY)
     except (OSError, EOFError):
         found = Spoken(CLOSED if opened else AWAY)
@@ -145,7 +145,7 @@ async def names_at(host: str, port: int, tls: ssl.SSLContext, look_s: float) -> 
 
     try:
         certificate = await asyncio.wait_for(look(), look_s)
-    except (OSError, asyncio.TimeoutError):
+    except (TimeoutError, OSError):
         return []
     finally:
         for writer in writers:

@@ -158,7 +158,7 @@ class GroupWaits:
                 event.clear()
                 await asyncio.wait_for(event.wait(), end_s - self._loop.time())
             return group
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise CoterieError(
                 f"group {condition.group_id!r} is {state_text(group)}, not {condition}, after "
                 f"{timeout_s:g} s; it {self._describe(condition.group_id)}"

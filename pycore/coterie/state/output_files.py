@@ -16,8 +16,9 @@ from coterie.state.partial import joined as joined_of
 from coterie.state.replay_engine import ReplayRequest
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import pyarrow as pa
-    from typing_extensions import Self
 
     from coterie._core.fold.fold import PartitionFold
     from coterie._core.fold.history import History

@@ -134,7 +134,7 @@ class Future:
         for call in calls:
             try:
                 call(self.exception if self.failed() else self.value)
-            except Exception:  # noqa: PERF203 - each call may fail
+            except Exception:
                 LOG.exception("Error processing callback")
 
     def _add(self, of_failure: bool, f: Any, args: Any, kwargs: Any) -> Future:

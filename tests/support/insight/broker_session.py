@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 import struct
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from support.golden_data import GOLDEN
 from support.log_writer import batch, group_key, text
@@ -20,7 +20,7 @@ NONE = struct.pack(">h", -1)
 
 
 def ms_of(stamp):
-    moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=timezone.utc)
+    moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
 
 

@@ -34,7 +34,7 @@ def plain_kio(value, fields):
     if isinstance(value, datetime.timedelta):
         return value // datetime.timedelta(milliseconds=1)
     if isinstance(value, datetime.datetime):
-        start = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+        start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
         return (value - start) // datetime.timedelta(milliseconds=1)
     if isinstance(value, uuid.UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")

@@ -6,9 +6,9 @@ too.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, Self, final
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
 
 KINDS: Final[tuple[str | None, ...]]
 """Names of the kinds of fault, by number; 0 is no fault."""

@@ -1,8 +1,6 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, final
-
-from typing_extensions import Self
+from typing import Any, Self, final
 
 from coterie._core.coordinator.classic.group import GroupMetadata
 from coterie._core.coordinator.offsets import Trace

@@ -6,9 +6,7 @@ Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, final
-
-from typing_extensions import Self
+from typing import Any, Self, final
 
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.structures.offsets import OffsetMap

@@ -7,9 +7,7 @@ Source: GroupCoordinator.scala, GroupMetadataManager.scala (storeGroup, partitio
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, final
-
-from typing_extensions import Self
+from typing import Any, Self, final
 
 from coterie.errors import CoterieError
 

@@ -7,9 +7,9 @@ Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets).
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, final
+from typing import Any, Self, final
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
 
 from coterie._core.fold.fold_state import Committed, FoldState
 

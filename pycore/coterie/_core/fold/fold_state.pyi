@@ -5,9 +5,9 @@ transactions ended that were open at the end of a piece.
 """
 
 from collections.abc import Collection
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 
-from typing_extensions import Self, disjoint_base
+from typing_extensions import disjoint_base
 
 from coterie._core.fold.history import GroupLog, History
 

@@ -5,9 +5,7 @@ histories of a log's pieces, joined in order, equal the history of the log.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, final
-
-from typing_extensions import Self
+from typing import Any, Final, NamedTuple, Self, final
 
 class MetadataRecord(NamedTuple):
     """A record of group metadata as it stands in the log.

@@ -1,7 +1,7 @@
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Self, final
 
-from typing_extensions import Self, disjoint_base
+from typing_extensions import disjoint_base
 
 BULK: int
 MOST_CALLS: int

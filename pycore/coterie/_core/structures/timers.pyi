@@ -1,8 +1,7 @@
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Self
 
 _Column = npt.ArrayLike
 

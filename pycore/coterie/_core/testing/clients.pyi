@@ -5,9 +5,9 @@ of a consumer in its partitions. No clock but the virtual one.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import Any, Self, final
 
-from typing_extensions import Self, disjoint_base
+from typing_extensions import disjoint_base
 
 from coterie._core.structures.schedule import Timer, Waiter
 

@@ -165,7 +165,7 @@ class Acceptor:
                 ssl=self._tls,
                 ssl_handshake_timeout=self._handshake_s,
             )
-        except (OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError) as error:
             accepted.close()  # no TLS, no client certificate, or the peer is gone
             if isinstance(error, ssl.SSLError) and isinstance(protocol, HandshakeObserver):
                 protocol.handshake_failed(peername, error)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import importlib
 import re
-import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,12 +106,11 @@ def read_users(path: str | Path) -> Users:
         It cannot be read, users other than its owner may read it, or its content is wrong.
     """
     path = file_path(path, "users file")
-    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         with open(path, "rb", buffering=0) as file:
             check_private(file, f"users file {path}", path)
-            table = toml.loads(read_limited(file, USERS_BYTES_MAX).decode("utf-8"))
-    except (OSError, UnicodeDecodeError, toml.TOMLDecodeError) as error:
+            table = tomllib.loads(read_limited(file, USERS_BYTES_MAX).decode("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else str(error)
         raise ArgumentError(f"users file {path}: {what}") from error
     except FileTooLarge as error:
