@@ -7,6 +7,7 @@ import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions
 from coterie_spark.replay_job import followed_tables, merging, scanning
+from coterie_spark.replay_job.arrow import rows_of
 from support import log_writer as write
 
 pa = pytest.importorskip("pyarrow")
@@ -27,7 +28,7 @@ def state_rows(number, data):
 def of_batch(folder, stored, batch_id, rows):
     """Merge rows into the stored state; the number of rows of each table, and the new state."""
     empty = [(number, -1, 0, True, None, b"") for number in stored]
-    before = [scanning.rows_of(scanning.state_schema(), row) for row in empty]
+    before = [rows_of(scanning.state_schema(), row) for row in empty]
     products = following.follow_worker(str(folder), stored, batch_id)([*before, *rows])
     counts, names = dict.fromkeys(HISTORY, 0), {}
     for row in (row for batch in products for row in batch.to_pylist()):

@@ -19,6 +19,7 @@ from coterie_spark.replay_job import (
     hadoop,
     merging,
     plan,
+    products,
     roads,
     scanning,
     settings,
@@ -31,7 +32,7 @@ from support.commandline import folder_of
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 from coterie_spark import replay, replay_frame  # noqa: E402
-from coterie_spark.replay_job import driver, engine, frame  # noqa: E402
+from coterie_spark.replay_job import engine, frame  # noqa: E402
 from coterie_spark.replay_job.listing import listing_of_paths  # noqa: E402
 from support.replayed_tables import WRONG_ARGUMENTS, local_rows, rows_of  # noqa: E402
 from support.spark_stand_in import EPOCH, ROWS, Session, patched  # noqa: E402
@@ -288,7 +289,7 @@ def test_tables_are_attributes_and_commits_are_there_with_history_alone(session)
     replayed = replay(session, log)
     for name in STATES:
         assert getattr(replayed, name) is replayed[name]
-    assert list(replayed) == [*driver.table_names(ScanOptions())]
+    assert list(replayed) == [*products.table_names(ScanOptions())]
     assert len(replayed) == len(STATES)
     assert replayed.notes == ()
     with pytest.raises(AttributeError, match="replay with history=True"):

@@ -17,7 +17,7 @@ from coterie.state.pickling import pack
 from coterie.state.replay_engine import Read
 from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
-from coterie_spark.replay_job import listing, merging, plan, products, scanning, writing
+from coterie_spark.replay_job import arrow, listing, merging, plan, products, scanning, writing
 from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
 from coterie_spark.replay_job.frame import OffsetRun, rows_worker
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value
@@ -247,7 +247,7 @@ def test_rows_become_a_state_for_each_run_and_a_time_that_is_null_is_unknown():
     names = ("key", "value", "partition", "offset", "timestamp", "run")
     kinds = (pa.binary(), pa.binary(), pa.int32(), pa.int64(), pa.int64(), pa.int64())
     schema = pa.schema(list(zip(names, kinds, strict=True)))
-    batches = [scanning.rows_of(schema, *rows[:2]), scanning.rows_of(schema, *rows[2:])]
+    batches = [arrow.rows_of(schema, *rows[:2]), arrow.rows_of(schema, *rows[2:])]
     made = list(rows_worker(ScanOptions())(batches))
     found = []
     for partition, error, body in merging.states_in(made):

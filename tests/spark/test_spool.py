@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coterie.errors import LogError
 from coterie.log.folders import Segment
 from coterie_spark.replay_job import hadoop, scanning, spool
+from coterie_spark.replay_job.arrow import rows_of
 from support.examples import examples
 
 pa = pytest.importorskip("pyarrow")
@@ -48,7 +49,7 @@ def chunks(monkeypatch):
     assert len(of_segments) > 2
     packed = pa.RecordBatch.from_pydict({"path": [OTHER], "content": [PACKED]})
     of_segments += spool.content_worker(PLACES)([packed])
-    every = [scanning.rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in range(3)]
+    every = [rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in range(3)]
     rows = pa.Table.from_batches([*reversed(of_segments), *every])
     return rows.sort_by([(name, "ascending") for name in spool.ORDER]).to_batches(1)
 
@@ -97,7 +98,7 @@ def test_a_partition_without_a_byte_is_answered_too(home):
         for batch in batches:
             yield from batch.column(0).to_pylist()
 
-    empty = scanning.rows_of(spool.chunk_schema(), (1, -1, 0, 0, None))
+    empty = rows_of(spool.chunk_schema(), (1, -1, 0, 0, None))
     assert list(spool.spooled(LOG, work, [empty])) == [1]
 
 
@@ -111,7 +112,7 @@ def test_a_file_of_lines_is_made_equal_to_its_segment(home, data):
         for _ in range(2):
             yield bytes(read(segment))
 
-    empty = scanning.rows_of(spool.chunk_schema(), (0, -1, 0, 0, None))
+    empty = rows_of(spool.chunk_schema(), (0, -1, 0, 0, None))
     if data == MARK:  # Spark reads no line of it
         (home / "0-0").touch()
         spool.restore_bytes(segment, home / "0-0")
@@ -122,7 +123,7 @@ def test_a_file_of_lines_is_made_equal_to_its_segment(home, data):
 
 def test_a_worker_answers_for_its_partitions_in_order(home):
     log = [(number, []) for number in range(20)]
-    rows = [scanning.rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in (16, 8, 1, 8)]
+    rows = [rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in (16, 8, 1, 8)]
     found = list(spool.spooled(log, lambda read, batches: batches, rows))
     assert [batch.column(0).to_pylist() for batch in found] == [[1, 8, 16]]
 

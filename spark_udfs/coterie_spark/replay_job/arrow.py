@@ -1,4 +1,4 @@
-"""Arrow tables as Spark takes them: timestamps in microseconds. Imports no Spark.
+"""Arrow rows and tables as Spark takes them: timestamps in microseconds. Imports no Spark.
 
 Times beyond the microseconds of an int64 (from about the year 294247, in damaged or invented
 records only) become the nearest valid time.
@@ -6,12 +6,33 @@ records only) become the nearest valid time.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Buffer
 
 MAX_MS = (1 << 63) // 1000
+
+
+def rows_of(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def row_with_body(schema: pa.Schema, row: tuple[Any, ...], body: Buffer) -> pa.RecordBatch:
+    """Return a row whose last column is ``body``, which is not copied."""
+    import pyarrow as pa
+
+    bytes_of_body = pa.py_buffer(body)
+    ends = pa.py_buffer(array("i", [0, bytes_of_body.size]))
+    last = pa.Array.from_buffers(schema[-1].type, 1, [None, ends, bytes_of_body])
+    columns = [pa.array([value], field.type) for value, field in zip(row, schema, strict=False)]
+    return pa.RecordBatch.from_arrays([*columns, last], schema=schema)
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:

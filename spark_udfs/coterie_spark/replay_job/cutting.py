@@ -9,8 +9,9 @@ from coterie.errors import CoterieError
 from coterie.log.folders import Segment
 from coterie.log.mapped import intact
 from coterie_spark.replay_job import plan
+from coterie_spark.replay_job.arrow import rows_of
 from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
-from coterie_spark.replay_job.scanning import Batches, Reader, Worker, reader, rows_of
+from coterie_spark.replay_job.scanning import Batches, Reader, Worker, reader
 
 if TYPE_CHECKING:
     import pyarrow as pa

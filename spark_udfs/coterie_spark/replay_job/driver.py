@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 from coterie.base.times import Time, time_ms
 from coterie.errors import CoterieError
 from coterie.state.partial import ScanOptions
-from coterie.state.schemas import SCHEMAS
 from coterie.state.several_partitions import count_of
 from coterie_spark.replay_job import joining
 from coterie_spark.replay_job.frame import NEEDED, NOTES
 from coterie_spark.replay_job.listing import listing_of_paths
-from coterie_spark.replay_job.products import Products, state_of, summary_of, table_of
+from coterie_spark.replay_job.products import Products, state_of, summary_of, table_names, table_of
 from coterie_spark.replay_job.roads import Road, by_rows, from_log
 
 if TYPE_CHECKING:
@@ -212,11 +211,6 @@ def replay_frame(
 def replay_by(road: Road, options: ScanOptions, passed_over: tuple[str, ...] = ()) -> Replay:
     products, summary = run(road, options, "parquet", passed_over)
     return Replay(products.frame, summary, table_names(options), summary.notes)
-
-
-def table_names(options: ScanOptions) -> list[str]:
-    """Return the names of the tables that a replay gives."""
-    return [name for name in SCHEMAS if options.history or name != "commits"]
 
 
 def options_of(at: Time, history: bool, on_fault: str, groups: Iterable[str] | None) -> ScanOptions:

@@ -22,8 +22,9 @@ from coterie.errors import CoterieError
 from coterie.state.replay_engine import Conf, Progress, ReplayRequest, Summary, Where
 from coterie_spark.replay_job import writing
 from coterie_spark.replay_job.closures import unfit_line
-from coterie_spark.replay_job.driver import run, table_names
+from coterie_spark.replay_job.driver import run
 from coterie_spark.replay_job.listing import listing_of_paths
+from coterie_spark.replay_job.products import table_names
 from coterie_spark.replay_job.roads import from_log
 from coterie_spark.session import local_session
 

@@ -23,8 +23,8 @@ from coterie.state.pickling import pack
 from coterie.state.replay_engine import Read
 from coterie.state.replay_pieces import join_pieces
 from coterie.state.several_partitions import groups_in
-from coterie_spark.replay_job.arrow import to_spark
-from coterie_spark.replay_job.scanning import CHUNK_BYTES, Batches, Worker, row_with_body
+from coterie_spark.replay_job.arrow import row_with_body, to_spark
+from coterie_spark.replay_job.scanning import CHUNK_BYTES, Batches, Worker
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.base.ordering import partition_order
 from coterie.errors import CoterieError, FaultFound
 from coterie.state.faults import fault_line
-from coterie.state.partial import PartialState, merge
+from coterie.state.partial import PartialState, ScanOptions, merge
 from coterie.state.pickling import unpack
 from coterie.state.replay_engine import Read, Summary, summarize
 from coterie.state.schemas import SCHEMAS
@@ -143,6 +143,11 @@ def state_of(products: Products) -> PartialState:
     by_partition = groupby(products.in_order(merging.STATE), key=itemgetter(0))
     states = (b"".join(body for *_, body in rows) for _, rows in by_partition)
     return merge(map(PartialState.from_bytes, states))
+
+
+def table_names(options: ScanOptions) -> list[str]:
+    """Return the names of the tables that a replay gives."""
+    return [name for name in SCHEMAS if options.history or name != "commits"]
 
 
 def table_of(products: DataFrame, name: str) -> DataFrame:

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.errors import CoterieError, LogError
 from coterie.log.folders import inflate, read_segment
 from coterie.log.mapped import intact
 from coterie.state.parallel_scan import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
+from coterie_spark.replay_job.arrow import row_with_body, rows_of
 from coterie_spark.replay_job.plan import Task, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from typing_extensions import Buffer
 
     from coterie.log.folders import Segment
 
@@ -73,25 +72,6 @@ def chunk_batches(partition: int | None, number: int, whole: bytes) -> Iterator[
 def error_batch(partition: int | None, number: int, error: Exception) -> pa.RecordBatch:
     """Return the row in place of a state that could not be made."""
     return rows_of(state_schema(), (partition, number, 0, True, str(error), None))
-
-
-def rows_of(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def row_with_body(schema: pa.Schema, row: tuple[Any, ...], body: Buffer) -> pa.RecordBatch:
-    """Return a row whose last column is ``body``, which is not copied."""
-    import pyarrow as pa
-
-    bytes_of_body = pa.py_buffer(body)
-    ends = pa.py_buffer(array("i", [0, bytes_of_body.size]))
-    last = pa.Array.from_buffers(schema[-1].type, 1, [None, ends, bytes_of_body])
-    columns = [pa.array([value], field.type) for value, field in zip(row, schema, strict=False)]
-    return pa.RecordBatch.from_arrays([*columns, last], schema=schema)
 
 
 def bytes_of(folder: str, segment: Segment) -> memoryview:

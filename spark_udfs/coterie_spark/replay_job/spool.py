@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.log.folders import Segment, inflate, is_url, read_segment
 from coterie_spark.replay_job import hadoop, scanning
+from coterie_spark.replay_job.arrow import rows_of
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.tasks import in_task
 
@@ -84,7 +85,7 @@ def line_worker(places: Places) -> scanning.Worker:
             for chunk, stretch in enumerate(stretches):
                 for place in places[path]:
                     row = (*place, start, chunk, stretch.body)
-                    yield scanning.rows_of(chunk_schema(), row)
+                    yield rows_of(chunk_schema(), row)
 
     return work
 
@@ -98,7 +99,7 @@ def content_worker(places: Places) -> scanning.Worker:
             for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
                 part = body[start : start + scanning.CHUNK_BYTES]
                 for place in places[path]:
-                    yield scanning.rows_of(chunk_schema(), (*place, 0, chunk, part))
+                    yield rows_of(chunk_schema(), (*place, 0, chunk, part))
 
     return work
 

@@ -20,9 +20,10 @@ from coterie.state.document import write_document
 from coterie.state.parquet import parquet_writer
 from coterie.state.schemas import SCHEMAS
 from coterie.state.several_partitions import lines_of
+from coterie_spark.replay_job.arrow import rows_of
 from coterie_spark.replay_job.merging import LINES
 from coterie_spark.replay_job.products import Products, state_of
-from coterie_spark.replay_job.scanning import Batches, Worker, rows_of
+from coterie_spark.replay_job.scanning import Batches, Worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
