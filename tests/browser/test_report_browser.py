@@ -40,6 +40,22 @@ def many(tmp_path_factory):
     return folder / "report.html"
 
 
+STROKES = """
+const charts = [...document.querySelectorAll(".chart")].map((one) => echarts.getInstanceByDom(one));
+const { series, color } = charts.at(-1).getOption();
+return series.filter(({ name }) => name).map(({ lineStyle, symbol }, index) =>
+  JSON.stringify([color[index % color.length], lineStyle.type, symbol]));
+"""
+
+
+def test_no_two_of_forty_lines_look_the_same(browser, tmp_path):
+    report(tmp_path, written(tmp_path / "log", commit(9000, {number: 1 for number in range(40)})))
+    browser.open(tmp_path / "report.html", "g")
+    strokes = browser.script(STROKES)
+    assert len(strokes) == len(set(strokes)) == 40
+    assert browser.messages() == []
+
+
 def keys():
     return pytest.importorskip("selenium.webdriver").Keys
 

@@ -2,6 +2,13 @@
 // Committed offsets over time, a line a partition; of several, what each gained since its first.
 
 const MEASURES = { gain: "gained since the first commit shown", offset: "committed offset" };
+// A turn through the palette each: dashes and points, so that forty lines look different.
+const STROKES = [["solid", "emptyCircle"], ["dashed", "rect"], ["dotted", "triangle"], [[10, 3, 2, 3], "diamond"],
+  [[2, 7], "pin"]];
+
+function strokeOf(index) {
+  return STROKES[Math.floor(index / PALETTE.length) % STROKES.length];
+}
 
 function gainOf(line, index) {  // exact, whatever the size of offsets
   return Number(BigInt(line.value[index]) - BigInt(line.value[0]));
@@ -37,8 +44,9 @@ function linesOption(chosen, measure, name, extent, since) {
   whole.tooltip.trigger = "item";
   whole.tooltip.formatter = ({ seriesName, data }) => tip(seriesName, formatTime(data.value[0]),
     "offset " + formatNumber(data.exact), formatNumber(data.gain) + " since the first commit shown");
-  whole.series = chosen.map((line) => ({ type: "line", name: name(line), symbolSize: 4, step: "end",
-    lineStyle: { width: 1.5 }, emphasis: { focus: "series" },
+  whole.series = chosen.map((line, place) => ({ type: "line", name: name(line), step: "end",
+    symbol: strokeOf(place)[1], symbolSize: place < PALETTE.length ? 4 : 6,
+    lineStyle: { width: 1.5, type: strokeOf(place)[0] }, emphasis: { focus: "series" },
     data: line.at.map((at, index) => {
       const gain = gainOf(line, index), exact = line.value[index];
       return { value: [at, measure === "gain" ? gain : Number(exact)], exact, gain };
