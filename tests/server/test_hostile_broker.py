@@ -100,7 +100,7 @@ def test_a_number_is_no_file_and_the_descriptor_of_that_number_stays_open(give, 
 
 
 WRONG = {
-    "clock": ({"clock": [1]}, "clock must be 'wall' or 'virtual', not [1]"),
+    "clock": ({"clock": [1]}, "clock must be one of 'wall', 'virtual', 'auto', not [1]"),
     "no address": ({"listen": []}, "listen must name an address, but names none"),
     "listen": ({"listen": 5}, "listen must be addresses, not 5"),
     "topics": ({"topics": 5}, "topics must be {name: partitions}, not 5"),
