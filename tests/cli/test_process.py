@@ -29,6 +29,7 @@ RUNS = [
     ("verify", "corrupt/value-empty"),
     ("fetch", "--bootstrap-server", "nowhere", "--command-config", "nothing", "--out", "out"),
     ("serve", "--listen", "0.0.0.0:9092"),
+    ("rehearse", "basic", "--group", "grp-java-sticky"),
     ("designs", "run", "nothing.json", "--out", "out"),
     ("trace", "run", "traces", "--out", "out"),
     ("--help",),

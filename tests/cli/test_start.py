@@ -133,7 +133,7 @@ def test_every_command_is_listed_with_what_it_is_for():
     lines = group.get_help(context).splitlines()
     assert group.list_commands(context) == list(COMMANDS)
     for name, summary in COMMANDS.items():
-        assert f"  {name:7}  {summary}" in lines  # whole, on a terminal of 80 columns
+        assert f"  {name:8}  {summary}" in lines  # whole, on a terminal of 80 columns
         command = group.get_command(context, name)
         assert command.name == name
         assert command.get_short_help_str(80) == summary

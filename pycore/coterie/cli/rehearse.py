@@ -38,7 +38,8 @@ PARTS = {  # a column of ranges -> its unit
     multiple=True,
     metavar="KEY=VALUE[,...]",
     help="What to play it under: protocol=consumer, kafka=4.4, assignor=cooperative-sticky, "
-    "static=true, deploy=rolling:30s, session.timeout.ms=45000. Several in one --to go together.",
+    "static=true, deploy=rolling:30s, session.timeout.ms=45000. Several in one go together; "
+    "repeatable.",
 )
 @click.option(
     "--kafka",
