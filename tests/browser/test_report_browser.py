@@ -1,8 +1,11 @@
 """The page in a real browser: it loads, searches, sorts, opens groups, draws, turns dark."""
 
+import re
+
 import pytest
 
 from coterie import messages
+from coterie.base.times import format_time
 from support.golden_data import log
 from support.insight.lives import commit, life, member, written
 from support.report.browser import LOCAL
@@ -38,6 +41,20 @@ def many(tmp_path_factory):
     (place / f"{0:020}.log").write_bytes(b"".join(batches))
     report(folder, folder)
     return folder / "report.html"
+
+
+def test_each_page_says_how_fresh_it_is(browser, made):
+    """The newest record, and its age by the clock of the browser, unless that is behind."""
+    path, page = made
+    at = page.data["log"]["until_ms"]
+    newest = f"newest record {format_time(at).replace('T', ' ').rstrip('Z')} UTC"
+    for group in ("", GROUP):
+        browser.open(path, group)
+        (shown,) = browser.texts("header .quiet")
+        assert re.search(f"; {newest}(, .+ before this page was opened)?$", shown)
+    ages = browser.script("return arguments[0].map((now) => freshness(...now))",
+                          [[None, 9], [at, at + 90_000], [at, at - 1]])  # fmt: skip
+    assert ages == ["", f"; {newest}, 1.5 min before this page was opened", f"; {newest}"]
 
 
 STROKES = """

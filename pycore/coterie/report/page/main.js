@@ -29,5 +29,11 @@ async function show(first) {
   document.documentElement.dataset.shown = name === null ? "" : name;
 }
 
+function freshness(until, now) {  // a file may be read long after it was written
+  return until === null ? "" : "; newest record " + formatTime(until) + " UTC"
+    + (now < until ? "" : ", " + formatDuration(now - until) + " before this page was opened");
+}
+
+document.querySelector("header .quiet").append(freshness(DATA.log.until_ms, Date.now()));
 window.addEventListener("hashchange", () => show(false));
 show(true);
