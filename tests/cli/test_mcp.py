@@ -10,11 +10,13 @@ import os
 import queue
 import re
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest.mock import patch
 
+import anyio
 import pytest
 
 from support import golden_data
@@ -214,6 +216,33 @@ def test_an_answer_without_end_is_cut_and_its_process_is_ended():
     assert "the answer is cut after" in asyncio.run(ask())["notes"][0]
 
 
+def test_a_process_that_does_not_end_is_killed(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do echo; done\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(agent_server, "ANSWER_BYTES", 1000)
+    monkeypatch.setattr(agent_server, "TO_END_S", 0.1)
+    ran = asyncio.run(asyncio.wait_for(agent_server.run_process([]), 30))
+    assert (ran.status, ran.is_cut) == (-signal.SIGKILL, True)
+
+
+def test_a_signal_ends_a_server_whose_client_is_there():
+    server = subprocess.Popen(
+        [*COTERIE, "mcp", str(BASIC)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with server:
+        try:
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            server.stdin.write(json.dumps(ping).encode() + b"\n")
+            server.stdin.flush()
+            assert server.stdout.readline()
+            server.terminate()
+            assert server.wait(30) == 0
+        finally:
+            server.kill()
+
+
 def test_a_client_by_standard_input_and_output():
     command = [*COTERIE[1:], "mcp", str(BASIC)]
     parameters = StdioServerParameters(command=sys.executable, args=command)
@@ -241,10 +270,31 @@ def test_http_is_for_clients_of_this_machine_alone(monkeypatch):
             response = connection.getresponse()
             return response.status, response.read()
 
+    called, calls = queue.SimpleQueue(), []
+
+    async def call(questions, name, arguments):
+        calls.append(name)
+        turns = len(calls) * 100
+        called.put(name)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with anyio.CancelScope(shield=True):  # one process ends after the other
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+    def call_without_end(port):
+        params = {"name": "explain", "arguments": {}}
+        call = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("POST", "/mcp", call, kinds)
+        assert called.get(timeout=30)
+        return connection
+
     def ask():
         (port,) = re.findall(r"^listening http://127.0.0.1:(\d+)/mcp$", lines.get())
         try:
-            return [
+            return [call_without_end(int(port)) for _ in range(3)], [
                 requested(int(port), method, **fields)
                 for method, fields in (
                     ("POST", {}),
@@ -257,12 +307,15 @@ def test_http_is_for_clients_of_this_machine_alone(monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
 
     lines = queue.SimpleQueue()
+    monkeypatch.setattr(agent_server.Questions, "call", call)
     monkeypatch.setattr(agent_server, "print", lambda line, flush: lines.put(line), raising=False)
     with ThreadPoolExecutor(1) as executor:
         asked_there = executor.submit(ask)
         source = agent_server.Source((str(BASIC),))
         agent_server.serve_http(source, place_of("127.0.0.1:0", protocols=PLAINTEXT))
-        answers = asked_there.result()
+        waiting, answers = asked_there.result()
+    for connection in waiting:
+        connection.close()
     assert [status for status, _ in answers] == [200, 403, 403, 405]
     assert {tool["name"] for tool in json.loads(answers[0][1])["result"]["tools"]} == {*listed()}
 
