@@ -1,5 +1,6 @@
 """A group's history, played again: held to logs of real brokers, and to what a variant must do."""
 
+import csv
 import json
 import re
 import shlex
@@ -60,6 +61,27 @@ def test_the_rebalances_and_owners_of_real_logs_come_out_again():
     assert owners >= 0.8 * groups  # librdkafka's assignors break ties in another order
 
 
+@pytest.mark.parametrize(
+    ("log", "group"),
+    [
+        ("incidents/clock-back/log", "payments"),  # a broker's clock was set back
+        ("incidents/two-applications/log", "shared"),  # a subscription changed, nothing else
+        ("incidents/removals/log", "live-a"),  # it has no topics for a while
+        ("incidents/removals/log", "phoenix"),  # it was deleted, and came again
+        ("incidents/skipped-records-4/log", "away-latest"),  # an empty group was written
+        ("logs/old-formats", "old4-g1"),  # its subscriptions cannot be read
+        ("logs/old-formats", "old4-back"),  # deleted and made again within 2 ms
+        ("logs/basic", "grp-kp-range"),  # a topic got its first partitions later
+    ],
+)
+def test_what_is_rare_in_a_log_comes_out_again(log, group):
+    (history,) = histories_of(GOLDEN / log, group)
+    (row,) = rehearse(history, [], plays=1)
+    assert row["same_members"] == row["records_in_log"]
+    assert row["rebalances_most"] == row["in_log"]
+    assert row["refused"] == []
+
+
 def start(consumer, at, **config):
     settings = {
         "session.timeout.ms": 10_000,
@@ -109,6 +131,38 @@ def test_a_member_that_does_not_poll_leaves_after_max_poll_interval():
     assert 90_000 - 10 <= ends[1] <= 90_000 + 3_100
 
 
+def test_partitions_of_a_member_that_does_not_poll_have_no_owner_after_it_left():
+    both = [start("a", 0), start("b", 10)]
+    without, paused = (
+        sum(played(history(*both, *more), seed=seed).unowned_ms for seed in range(4))
+        for more in ([], [op("pause", "b", 60_000)])
+    )
+    assert paused - without > 4 * 100  # until the next heartbeat of the other
+
+
+def test_partitions_that_no_member_subscribes_to_are_not_missed():
+    day_ms = 86_400_000
+    other = start("b", 10) | {"subscription": {"audit": 1}}
+    of = history(start("a", 0), other, op("close", "b", 60_000), start("c", day_ms))
+    of.topics["audit"] = 2
+    assert played(of).longest_unowned_ms < 10_000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_member_that_died_as_soon_as_it_had_joined_is_evicted(seed):
+    late = start("b", 60_000) | {"after": 1, "slack_ms": 3_000}
+    of = history(start("a", 0), late, op("crash", "b", 60_010))
+    members = [sorted(one.owners) for one in played(of, seed=seed).generations]
+    assert members == [["a"], ["a", "b"], ["a"]]
+
+
+def test_members_that_a_coordinator_has_forgotten_get_ids_of_their_own():
+    both = [start(name, at, **{"client.id": "x"}) for name, at in (("a", 0), ("b", 10))]
+    stop = {"at": 500, "op": "coordinator_stop", "after": 0, "slack_ms": 0}
+    (only,) = played(history(*both, stop)).generations
+    assert len(only.owners) == 2
+
+
 def test_a_skipped_month_changes_nothing_but_the_heartbeats():
     """A month between two restarts, played beside a minute: the same rebalances and gaps."""
     month_ms = 30 * 86_400_000
@@ -136,6 +190,66 @@ def test_a_rolling_deploy_spaces_the_restarts_and_leaves_each_away_as_long():
     assert [back - close for close, back in zip(closes, returns, strict=True)] == [5_000] * 4
 
 
+def test_a_rolling_deploy_ends_no_consumer_before_its_restart():
+    names = "abcd"
+    ops = [start(name, place) for place, name in enumerate(names)]
+    ops += [op("close", name, 60_000 + place) for place, name in enumerate(names)]
+    ops += [start(name, 65_000 + place) for place, name in enumerate(names)]
+    of = history(*ops, op("close", "d", 100_000))
+    assert sorted(played(of, "deploy=rolling:30s").generations[-1].owners) == ["a", "b", "c"]
+
+
+def test_heartbeats_must_be_shorter_than_the_sessions_of_the_history():
+    of, wrong = history(start("a", 0)), read_variant("heartbeat.interval.ms=20000")
+    with pytest.raises(ArgumentError, match="which is 10000 for a member of group 'g'"):
+        rehearse(of, [wrong], plays=1)
+
+
+def member(**changed):
+    fields = dict.fromkeys(("group_instance_id",)) | {"member_id": "m", "client_id": "c"}
+    fields |= {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, "topics": ["orders"]}
+    return fields | {"assignment": [{"topic": "orders", "partitions": [0]}]} | changed
+
+
+def generation(at, **changed):
+    fields = {"event": "generation", "timestamp": at, "joined_at": None, "generation": 1}
+    return fields | {"protocol": "range", "causes": [], "members": [member(**changed)]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"client_id": ""},
+        {"session_timeout_ms": 0},
+        {"session_timeout_ms": 1},
+        {"rebalance_timeout_ms": -1},
+        {"topics": []},
+        {"topics": None, "assignment": []},
+        {"assignment": [{"topic": "orders", "partitions": []}]},
+    ],
+    ids=str,
+)
+def test_whatever_a_member_says_it_is_played(changed):
+    of = read_history("g", [generation(1_000, **changed)])
+    (row,) = rehearse(of, [read_variant("protocol=consumer")], plays=1)[:1]
+    assert (row["same_members"], row["refused"]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([generation(None)], "have no timestamps"),
+        (
+            [generation(1, assignment=[{"topic": "orders", "partitions": [2**31 - 1]}])],
+            "partition 2147483647 of topic 'orders'",
+        ),
+    ],
+)
+def test_a_history_that_cannot_be_played_is_refused(rows, message):
+    with pytest.raises(CoterieError, match=message):
+        read_history("g", rows)
+
+
 def test_another_protocol_and_release_are_played():
     of = history_of("departures", "killed")
     rows = rehearse(of, [read_variant("protocol=consumer"), read_variant("kafka=4.4")], plays=1)
@@ -159,7 +273,10 @@ def test_another_protocol_and_release_are_played():
         ("assignor=best", "there are range"),
         ("sesion.timeout.ms=1", "session.timeout.ms"),
         ("session.timeout.ms=soon", "no number of ms"),
-        ("session.timeout.ms=99999999999", "session.timeout.ms"),
+        ("session.timeout.ms=9999999999", "session.timeout.ms"),
+        ("session.timeout.ms=" + "9" * 5000, "no number of ms"),
+        ("deploy=rolling:" + "9" * 5000, "rolling:30s"),
+        ("kafka=4.1,kafka=4.4", "given twice"),
         ("protocol=consumer,session.timeout.ms=9", "a setting of the broker"),
         ("protocol=consumer,assignor=range", "a setting of the broker"),
         ("static=yes", "true and false"),
@@ -191,10 +308,19 @@ def test_a_group_that_cannot_be_played_is_named_and_the_others_are():
     assert "'connect-raw' is no consumer group" in done.stderr
 
 
+def test_csv_has_the_same_as_json():
+    ask = "rehearse", INCIDENTS / "loops" / "log", "--group", "steady", "--plays", "1", "--format"
+    (row,) = csv.DictReader(coterie_ok(*ask, "csv").stdout.splitlines())
+    (same,) = json.loads(coterie_ok(*ask, "json").stdout)
+    assert row.keys() == same.keys()
+    assert int(row["unowned_ms_most"]) == same["unowned_ms_most"]
+
+
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
         ((), 2, "--group"),
+        (("--group", "eager", "--kafka", "4.4,protocol=consumer"), 2, "there are 3.9"),
         (("--group", "eager", "--to", "kafka=2"), 2, "there are 3.9"),
         (("--group", "nobody"), 1, "nobody"),
     ],

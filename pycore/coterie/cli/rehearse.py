@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from operator import itemgetter
 
 import click
 
@@ -13,7 +15,7 @@ from coterie.cli.failures import Failed, say
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.rehearsal import result
 from coterie.histories.rehearsal.history import LoggedHistory, read_history
-from coterie.histories.rehearsal.variants import KAFKA, Variant, read_variant
+from coterie.histories.rehearsal.variants import KAFKA, check_release, read_variant
 from coterie.insight import tables
 from coterie.insight.groups.causes import counted
 from coterie.insight.question_engine import Row
@@ -70,7 +72,7 @@ def command(
     first line shows how well that fits the log. Only groups of the classic protocol are played.
     """
     try:
-        chosen = [Variant("", read_variant(f"kafka={kafka}").kafka)]
+        check_release(kafka)
         chosen = [read_variant(text, kafka) for text in variants]
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
@@ -78,14 +80,18 @@ def command(
         raise click.UsageError("name the group to rehearse: --group G")
     options.files.extend((*server_logs, *request_logs))
     ask = generations.Parameters(broker_log_lines=read_logs(server_logs, request_logs, log_zone))
-    by_group: dict[str, list[Row]] = {}
+    by_group: dict[str, list[list[Row]]] = {}  # those of a partition of the topic together
     for part in question_command.parts_of(generations.NAME, ask, options):
-        for row in part.rows:
-            by_group.setdefault(row["group_id"], []).append(row)
-    found = (_history(group, of_group) for group, of_group in by_group.items())
+        for group, of_part in itertools.groupby(part.rows, key=itemgetter("group_id")):
+            by_group.setdefault(group, []).append(list(of_part))
     rows: list[Row] = []
-    for history in filter(None, found):
-        rows += result.rehearse(history, chosen, kafka=kafka, plays=plays)
+    for group, parts in by_group.items():
+        parts.sort(key=lambda part: part[0]["timestamp"] or 0)  # the group may have moved
+        history = _history(group, list(itertools.chain.from_iterable(parts)))
+        if history is not None:
+            trusted = {"trusted_from": parts[0][0]["trusted_from"]}
+            played = result.rehearse(history, chosen, kafka=kafka, plays=plays)
+            rows += [row | trusted for row in played]
     if by_group and not rows:
         raise Failed("there is no group that can be rehearsed")
     if not question_command.show(result.FIELDS, rows, options, draw=draw):

@@ -16,12 +16,15 @@ from typing import Any
 
 from coterie.errors import CoterieError, shown
 from coterie.testing.assignors import ASSIGNORS
+from coterie.testing.member import MOST_PARTITIONS
 
 LEAD_MS = 60_000  # from the begin of the scenario to the group's first generation
 HEARTBEAT_MS = 3_000  # Kafka's heartbeat.interval.ms
 LEAST_HEARTBEAT_MS = 10
+LEAST_SESSION_MS = 3  # of clients with three heartbeats a session
 INITIAL_DELAY_MS = 3_000  # Kafka's group.initial.rebalance.delay.ms
 STEP_MS = 10  # between what happens together: a start comes before a close
+NO_TOPIC = "(none)"  # for a subscription without topics: no topic can have this name
 CLOSED, CRASHED, PAUSED = "close", "crash", "pause"
 Row = Mapping[str, Any]
 Owned = dict[str, list[int]]
@@ -85,12 +88,15 @@ def read_history(group: str, rows: Sequence[Row]) -> LoggedHistory:
     Raises
     ------
     CoterieError
-        The group has no generation with members, or no assignor of Kafka's consumers.
+        The group has no generation with members and a time, or none of an assignor of Kafka's
+        consumers, or partitions that no topic has.
     """
-    rows = [row for row in rows if row["timestamp"] is not None]
     protocols = {row["protocol"] for row in rows if row["members"]}
     if not protocols:
         raise CoterieError(f"group {shown(group)} has no generation of the classic protocol")
+    rows = [row for row in rows if row["timestamp"] is not None]
+    if not any(row["members"] for row in rows):
+        raise CoterieError(f"the records of group {shown(group)} have no timestamps")
     if not protocols & ASSIGNORS.keys():
         what = ", ".join(sorted(filter(None, protocols)))
         known = ", ".join(ASSIGNORS)
@@ -106,18 +112,19 @@ class _Reader:
 
     def __init__(self, group: str, rows: Sequence[Row]) -> None:
         first = next(row for row in rows if row["members"])
-        origin_ms = (first["joined_at"] or first["timestamp"]) - LEAD_MS
+        origin_ms = min(first["joined_at"] or first["timestamp"], first["timestamp"]) - LEAD_MS
         self.history = LoggedHistory(group, origin_ms, {})
         self.heartbeat_ms = self.history.heartbeat_ms = heartbeat_interval(rows)
         self.names: dict[str, str] = {}  # of the members that live, by id
         self.members: dict[str, Row] = {}
-        self.before_ms = 0  # the record before
+        self.added: Counter[str] = Counter()  # partitions of topics since the begin
+        self.before_ms = 0  # the record before, and what led to it
         self.slack_ms = 0  # in which the present rebalance began
         for row in rows[rows.index(first) :]:
             if row["event"] == "coordinator_change":
                 self.slack_ms = 0
                 self._op(row["timestamp"] - origin_ms, "coordinator_stop", group=group)
-            else:
+            elif row["members"] or self.members:  # else an empty group was made or deleted
                 self._generation(row)
         self.history.ops.sort(key=lambda op: op["at"])
 
@@ -129,7 +136,8 @@ class _Reader:
         self.history.ops.append({**op, "slack_ms": self.slack_ms})
 
     def _generation(self, row: Row) -> None:
-        at = row["timestamp"] - self.history.origin_ms
+        # A clock that was set back must not bring what follows before what was.
+        at = max(row["timestamp"] - self.history.origin_ms, self.before_ms)
         joined = (row["joined_at"] or row["timestamp"]) - self.history.origin_ms
         joined = min(max(joined, self.before_ms + 1), max(at, self.before_ms + 1))
         members = {member["member_id"]: member for member in row["members"]}
@@ -155,7 +163,7 @@ class _Reader:
         self.members = members
         owners = {self.names[one]: _owned(member) for one, member in members.items()}
         self.history.generations.append(Generation(at, row["generation"] or 0, owners))
-        self.before_ms = at
+        self.before_ms = max(at, began + STEP_MS)  # what comes next is later than all of this
 
     def _changes(self, members: dict[str, Row], row: Row, began: int, *, changed: bool) -> None:
         for one, member in members.items():
@@ -163,7 +171,7 @@ class _Reader:
             if before is None or None in (before["topics"], member["topics"]):
                 continue
             if before["topics"] != member["topics"]:
-                topics = dict.fromkeys(member["topics"], 1)
+                topics = dict.fromkeys(_topics(member), 1)
                 self._op(began, "subscribe", consumer=self.names[one], subscription=topics)
                 changed = True
         whats = {cause["what"] for cause in row["causes"]}
@@ -175,23 +183,23 @@ class _Reader:
     def _grow(self, members: Iterable[Row], began: int) -> None:
         """Give topics the partitions that were assigned for the first time."""
         sizes = self.history.topics
-        for member in members:
-            for topic in member["topics"] or ():
-                sizes.setdefault(topic, 0)
+        new = {topic for member in members for topic in _topics(member)} - sizes.keys()
+        sizes.update(dict.fromkeys(sorted(new), 0))
         most: Counter[str] = Counter()
         for member in members:
             for one in member["assignment"]:
-                most[one["topic"]] = max(most[one["topic"]], *(n + 1 for n in one["partitions"]))
+                most[one["topic"]] = max([most[one["topic"]], *(n + 1 for n in one["partitions"])])
         for topic, size in most.items():
-            before = sizes.get(topic, 0)
-            if before == 0:
+            if size > MOST_PARTITIONS:
+                raise CoterieError(
+                    f"group {shown(self.history.group)} was assigned partition {size - 1} of topic "
+                    f"{shown(topic)}; a play has at most {MOST_PARTITIONS} partitions of a topic"
+                )
+            if topic in new or topic not in sizes:
                 sizes[topic] = size
-            elif size > before + self._added(topic):
-                count = size - before - self._added(topic)
+            elif (count := size - sizes[topic] - self.added[topic]) > 0:
+                self.added[topic] += count
                 self._op(began, "add_partitions", topic=topic, count=count)
-
-    def _added(self, topic: str) -> int:
-        return sum(op["count"] for op in self.history.ops if op.get("topic") == topic)
 
     @staticmethod
     def _instance(member: Row) -> str | None:
@@ -206,16 +214,20 @@ class _Reader:
             number += 1
             name = f"{base}#{number}"
         self.names[member_id] = name
+        session_ms = max(member["session_timeout_ms"], LEAST_SESSION_MS)
+        poll_ms = member["rebalance_timeout_ms"]
         config = {
-            "session.timeout.ms": member["session_timeout_ms"],
-            "max.poll.interval.ms": member["rebalance_timeout_ms"],
-            "client.id": member["client_id"],
+            "session.timeout.ms": session_ms,
+            "max.poll.interval.ms": poll_ms if poll_ms > 0 else session_ms,  # as Kafka reads it
+            "client.id": member["client_id"] or "client",
             "member.id": member_id,
             "partition.assignment.strategy": assignor if assignor in ASSIGNORS else "range",
         }
         if member["group_instance_id"] is not None:
             config["group.instance.id"] = member["group_instance_id"]
-        topics = dict.fromkeys(member["topics"] or (), 1)
+        if member["topics"] is None:
+            self.history.unknown["subscriptions: they cannot be read"] += 1
+        topics = dict.fromkeys(_topics(member), 1)
         self._op(at, "start", consumer=name, subscription=topics, config=config)
 
     def _leave(self, member_id: str, cause: Row | None, at: int) -> None:
@@ -233,14 +245,25 @@ class _Reader:
 
     def _end(self, member_id: str, how: str, at: int) -> None:
         name = self.names.pop(member_id)
-        started = max(
-            op["at"] for op in self.history.ops if (op["op"], op.get("consumer")) == ("start", name)
+        start = next(
+            op
+            for op in reversed(self.history.ops)
+            if (op["op"], op.get("consumer")) == ("start", name)
         )
         after = len(self.history.generations)
-        if at < self.before_ms:  # it died before the generation that came next: not after it
+        if at < start["at"] + STEP_MS:  # it died as soon as it had joined
+            at, after = start["at"] + STEP_MS, start["after"] + 1
+        elif at < self.before_ms:  # it died before the generation that came next: not after it
             after = 0
-        at = max(at, started + STEP_MS)
         self._add({"at": at, "op": how, "after": after, "consumer": name})
+
+
+def _topics(member: Row) -> list[str]:
+    """Return what a member subscribes to; those that it was assigned, if that cannot be read."""
+    topics: list[str] | None = member["topics"]
+    if topics is None:
+        topics = sorted(_owned(member))
+    return topics or [NO_TOPIC]
 
 
 def _owned(member: Row) -> Owned:

@@ -10,7 +10,7 @@ anything else. So a day of 500 members costs what its rebalances cost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +20,11 @@ from coterie.consumer_groups import ConsumerGroupChange
 from coterie.events import Append, Transition
 from coterie.histories.choices import Seeded
 from coterie.histories.rehearsal.history import (
+    CLOSED,
     CRASHED,
     HEARTBEAT_MS,
     Generation,
     LoggedHistory,
-    Owned,
     count_rebalances,
 )
 from coterie.testing.client.consumer import Consumer
@@ -38,6 +38,7 @@ from coterie.testing.topics import TopicPartition
 POLL_MS = 3_600_000  # of an application without records: heartbeats go on meanwhile
 QUIET_MS = 10_000  # nothing has changed for so long, and for a session: then time is skipped
 STEP_MS = 1_000
+JOIN_MS = 10  # a client has sent its JoinGroup so soon after its start
 LATE_MS = 3_600_000  # what a variant brings after the end of the log is played for so long
 CONSUMER_SESSION_MS = 45_000  # Kafka's group.consumer.session.timeout.ms
 CONSUMER_HEARTBEAT_MS = 5_000  # and group.consumer.heartbeat.interval.ms
@@ -118,11 +119,14 @@ class _Life:
 
     def crash(self) -> None:
         self.process.kill()
-        self.play.owners.give_all(self.name)
+        self.play.owners.give_all(self)
 
     def subscribe(self, topics: list[str]) -> None:
+        self.play.owners.subscribe(topics, instead_of=self.topics)
+        self.topics = topics
         if self.consumer is not None:
             self.consumer.subscribe(topics, self)
+            self.consumer.wakeup()
 
     def rejoin(self) -> None:
         if self.consumer is not None:
@@ -132,31 +136,42 @@ class _Life:
     # The rebalance listener
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self.play.owners.take(self.name, partitions)
+        self.play.owners.take(self, partitions)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self.play.owners.give(self.name, partitions)
+        self.play.owners.give(self, partitions)
 
     on_partitions_lost = on_partitions_revoked
 
 
 class _Owners:
-    """Who owns what, and for how long partitions had no owner while the group had members."""
+    """Who owns what, and for how long partitions had no owner while members subscribed to them."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
-        self._owned: dict[str, set[Place]] = {}
+        self._owned: dict[_Life, set[Place]] = {}
         self._owner_count: Counter[Place] = Counter()
+        self._subscribers: Counter[str] = Counter()  # by topic
         self._since: dict[Place, int] = {}  # partitions without an owner
 
-    def cover(self, places: list[Place]) -> None:
-        """Count partitions from now on."""
+    def subscribe(self, topics: Iterable[str], instead_of: Iterable[str] = ()) -> None:
+        """Count the partitions of topics from now on, and no more those that nobody reads."""
+        self._subscribers.update(topics)
+        self._subscribers.subtract(instead_of)
+        all_topics = self._play.cluster.topics
+        for topic in topics:
+            self.cover((topic, number) for number in range(len(all_topics[topic].logs)))
+        for place in [one for one in self._since if not self._subscribers[one[0]]]:
+            self._end(place)
+
+    def cover(self, places: Iterable[Place]) -> None:
+        """Count partitions from now on, if they have subscribers and no owner."""
         for place in places:
-            if not self._owner_count[place]:
+            if self._subscribers[place[0]] and not self._owner_count[place]:
                 self._since.setdefault(place, self._play.now_ms)
 
-    def take(self, name: str, places: list[TopicPartition]) -> None:
-        owned = self._owned.setdefault(name, set())
+    def take(self, life: _Life, places: list[TopicPartition]) -> None:
+        owned = self._owned.setdefault(life, set())
         for topic, number in places:
             if (place := (topic, number)) not in owned:
                 owned.add(place)
@@ -164,29 +179,22 @@ class _Owners:
                 self._end(place)
         self._play.changed(bool(places))
 
-    def give(self, name: str, places: list[TopicPartition]) -> None:
-        owned = self._owned.setdefault(name, set())
-        for topic, number in places:
-            if (place := (topic, number)) in owned:
-                owned.discard(place)
-                self._owner_count[place] -= 1
-                self.cover([place])
-        self._play.changed(bool(places))
+    def give(self, life: _Life, places: Iterable[Place]) -> None:
+        owned = self._owned.get(life, set())
+        given = owned & {(topic, number) for topic, number in places}
+        owned -= given
+        self._owner_count.subtract(given)
+        self.cover(sorted(given))
+        self._play.changed(bool(given))
 
-    def give_all(self, name: str) -> None:
-        self.give(name, [TopicPartition(*place) for place in self._owned.get(name, ())])
+    def give_all(self, life: _Life) -> None:
+        self.give(life, self._owned.get(life, ()))
+        self._owned.pop(life, None)
 
     def settle(self) -> None:
         """Count none from now on: the group has no members."""
         for place in list(self._since):
             self._end(place)
-
-    def of(self, name: str) -> Owned:
-        """Return the partitions of a consumer, by topic."""
-        owned: Owned = {}
-        for topic, number in sorted(self._owned.get(name, ())):
-            owned.setdefault(topic, []).append(number)
-        return owned
 
     def _end(self, place: Place) -> None:
         since = self._since.pop(place, None)
@@ -241,6 +249,7 @@ class Play:
         self._unstable_since_ms: int | None = None
         self._epoch = 0
         self._lives: dict[str, _Life] = {}
+        self._made_ids = 0
         self._ids: dict[str, list[str]] = {}  # ids of the log for the next members, by client
         self._name_of: dict[str, str] = {}  # member id -> consumer
         sessions = [op["config"]["session.timeout.ms"] for op in history.ops if op["op"] == "start"]
@@ -298,11 +307,17 @@ class Play:
         """Return the ops at the times that the seed draws."""
         drawn = []
         shift_ms: dict[int, int] = {}  # of all that began a generation
+        started_ms: dict[str, int] = {}
         for op in self.history.ops:
             half_ms = op["slack_ms"] // 2
             if op["after"] not in shift_ms:
                 shift_ms[op["after"]] = self._choices.integer(-half_ms, half_ms)
-            drawn.append({**op, "at": op["at"] + shift_ms[op["after"]]})
+            at, name = op["at"] + shift_ms[op["after"]], op.get("consumer", "")
+            if op["op"] == "start":
+                started_ms[name] = at
+            elif name in started_ms:
+                at = max(at, started_ms[name] + JOIN_MS)
+            drawn.append({**op, "at": at})
         return sorted(drawn, key=lambda op: int(op["at"]))
 
     def settings_of(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -368,50 +383,64 @@ class Play:
         elif kind == "add_partitions":
             size = len(self.cluster.topics[op["topic"]].logs) + op["count"]
             self.cluster.add_partitions(op["topic"], size)
+            self.owners.cover((op["topic"], number) for number in range(size))
             for one in self._lives.values():
                 if one.consumer is not None:
                     one.consumer._metadata.request_update()
             self.cluster.wake_clients()
-        elif life is None:
-            return
-        elif kind == "subscribe":
+        elif life is not None:
+            self._do_of(life, op)
+
+    def _do_of(self, life: _Life, op: Mapping[str, Any]) -> None:
+        kind = op["op"]
+        session_ms = life.settings.get("session.timeout.ms", CONSUMER_SESSION_MS)
+        if kind == "subscribe":
             life.subscribe(sorted(op["subscription"]))
         elif kind == "rejoin":
             life.rejoin()
-        elif kind == "close":
+        elif kind == CLOSED:
             life.close()
-            self._over(name)
+            self._over(life, session_ms if "group.instance.id" in life.settings else 0)
         elif kind == CRASHED:
             life.crash()
-            self._over(name)
+            self._over(life, session_ms)
         else:
             life.pause()
-            self.changed(for_ms=life.settings["max.poll.interval.ms"])
+            poll_ms = life.settings["max.poll.interval.ms"]
+            self._over(life, poll_ms)
+            self.changed(for_ms=poll_ms)
 
     def _start(self, name: str, op: Mapping[str, Any]) -> None:
         config = op["config"]
         prefix = config.get("group.instance.id") or config["client.id"]
         self._ids.setdefault(prefix, []).append(config["member.id"])
         self._name_of[config["member.id"]] = name
-        places = [
-            (topic, number)
-            for topic in op["subscription"]
-            for number in range(len(self.cluster.topics[topic].logs))
-        ]
-        self.owners.cover(places)
+        self.owners.subscribe(op["subscription"])
         self._lives[name] = _Life(self, name, op)
 
-    def _over(self, name: str) -> None:
-        del self._lives[name]
+    def _over(self, life: _Life, member_ms: int) -> None:
+        """Take note that a client does nothing more; it is a member for so long."""
+        if self._lives.get(life.name) is life:
+            del self._lives[life.name]
+            self.schedule.call_later(member_ms, self._left, life)
+
+    def _left(self, life: _Life) -> None:
+        self.owners.subscribe((), instead_of=life.topics)
+        if life.paused:  # its listener is not called: the application does not poll
+            self.owners.give_all(life)
 
     def ended(self, life: _Life, error: KafkaError) -> None:
         """Take note that a client has thrown: its application ends."""
         self.result.refused[type(error).__name__] += 1
-        self.owners.give_all(life.name)
+        self.owners.give_all(life)
+        self._over(life, 0)
 
     def _member_id(self, prefix: str) -> str:
         ids = self._ids.get(prefix)
-        return ids.pop(0) if ids else f"{prefix}-{len(self._name_of)}"
+        if ids:
+            return ids.pop(0)
+        self._made_ids += 1
+        return f"{prefix}-{self._made_ids}"
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, Transition | ConsumerGroupChange):

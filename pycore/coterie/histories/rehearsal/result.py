@@ -46,8 +46,14 @@ def rehearse(
         The release that wrote the log.
     plays : int
         How often each is played, with another seed each time.
+
+    Raises
+    ------
+    ArgumentError
+        A variant does not go with the history.
     """
     seeds = range(plays)
+    changed = [(variant, variant.of(history)) for variant in variants]
     as_it_was = Variant(HISTORY, kafka)
     played = [_play(history, as_it_was, seed, ordered=True) for seed in seeds]
     fits = [_fit(history.generations, one.generations) for one in played]
@@ -62,9 +68,8 @@ def rehearse(
             "unknown": [{"what": what, "count": n} for what, n in sorted(history.unknown.items())],
         }
     ]
-    for variant in variants:
-        changed = variant.of(history)
-        rows.append(_row(history, variant, [_play(changed, variant, seed) for seed in seeds]))
+    for variant, of_variant in changed:
+        rows.append(_row(history, variant, [_play(of_variant, variant, seed) for seed in seeds]))
     return rows
 
 

@@ -21,7 +21,9 @@ KAFKA = "3.9"  # of a log that does not say which release wrote it
 CONSUMER_KAFKA = "4.4"  # of protocol=consumer, where the history's release has none
 DEPLOY_MS = 60_000  # closes that follow each other so closely are one deploy
 RESTART_MS = 600_000  # a consumer that starts so soon after its end was restarted
-NUMBERS = ("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
+MOST_DIGITS = 10
+SESSION = "session.timeout.ms"
+NUMBERS = (SESSION, "heartbeat.interval.ms", "max.poll.interval.ms")
 OWN = ("protocol", "kafka", "assignor", "static", "deploy")
 
 
@@ -41,8 +43,21 @@ class Variant:
     deploy_ms: int | None = None
 
     def of(self, history: LoggedHistory) -> LoggedHistory:
-        """Return the history with the changes that are of its consumers and their times."""
+        """Return the history with the changes that are of its consumers and their times.
+
+        Raises
+        ------
+        ArgumentError
+            Its heartbeats are no shorter than the session of a member.
+        """
         ops = history.ops
+        heartbeat_ms = self.settings.get("heartbeat.interval.ms", 0)
+        sessions = [op["config"][SESSION] for op in ops if op["op"] == "start"]
+        if SESSION not in self.settings and heartbeat_ms >= min(sessions):
+            raise ArgumentError(
+                f"{self.name}: heartbeat.interval.ms must be below session.timeout.ms, which is "
+                f"{min(sessions)} for a member of group {shown(history.group)}; change both"
+            )
         if self.static:
             ops = [_static(op) if op["op"] == "start" else op for op in ops]
         if self.deploy_ms is not None:
@@ -63,6 +78,8 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
         key, equals, value = pair.partition("=")
         if not key or not equals or not value:
             raise ArgumentError(f"{shown(pair)} is not KEY=VALUE")
+        if key in pairs:
+            raise ArgumentError(f"{key} is given twice in one variant: {shown(text)}")
         pairs[key] = value
     protocol = pairs.pop("protocol", "classic")
     if protocol not in ("classic", "consumer"):
@@ -71,8 +88,7 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
     if release is None:
         no_groups = protocol == "consumer" and kafka in CLASSIC_RELEASES
         release = CONSUMER_KAFKA if no_groups else kafka
-    if release not in (releases := (*CLASSIC_RELEASES, *REPLAYING)):
-        raise ArgumentError(f"kafka={release}: there are {', '.join(releases)}")
+    check_release(release)
     if protocol == "consumer" and release in CLASSIC_RELEASES:
         raise ArgumentError(f"kafka={release} has no consumer protocol; kafka=4.1 has")
     static = pairs.pop("static", "false")
@@ -89,6 +105,12 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
     )
 
 
+def check_release(kafka: str) -> None:
+    """Raise an ArgumentError if there is no such release of the coordinator."""
+    if kafka not in (releases := (*CLASSIC_RELEASES, *REPLAYING)):
+        raise ArgumentError(f"kafka={kafka}: there are {', '.join(releases)}")
+
+
 def _settings(pairs: dict[str, str], protocol: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     assignor = pairs.pop("assignor", None)
@@ -100,9 +122,9 @@ def _settings(pairs: dict[str, str], protocol: str) -> dict[str, Any]:
         if key not in NUMBERS:
             known = did_you_mean(key, (*OWN, *NUMBERS))
             raise ArgumentError(f"{key}: there are {', '.join((*OWN, *NUMBERS))}{known}")
-        if not value.isascii() or not value.isdigit():
-            raise ArgumentError(f"{key}={value}: {value} is no number of ms")
-        settings[key] = int(value)
+        if (number := _number(value)) is None:
+            raise ArgumentError(f"{key}={shown(value)}: this is no number of ms")
+        settings[key] = number
     if protocol == "consumer":
         for key in settings.keys() & set(CLASSIC_ONLY):
             what = "assignor" if key == STRATEGY else key
@@ -117,10 +139,16 @@ def _settings(pairs: dict[str, str], protocol: str) -> dict[str, Any]:
 
 def _gap(deploy: str) -> int:
     kind, _, seconds = deploy.partition(":")
-    number = seconds.removesuffix("s")
-    if kind != "rolling" or not number.isascii() or not number.isdigit():
-        raise ArgumentError(f"deploy={deploy}: write deploy=rolling:30s")
-    return int(number) * 1000
+    number = _number(seconds.removesuffix("s"))
+    if kind != "rolling" or number is None:
+        raise ArgumentError(f"deploy={shown(deploy)}: write deploy=rolling:30s")
+    return number * 1000
+
+
+def _number(digits: str) -> int | None:
+    """Return a number of at most as many digits as those of clients have; None: it is none."""
+    right = digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS
+    return int(digits) if right else None
 
 
 def _static(op: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +174,11 @@ def _rolling(ops: Sequence[dict[str, Any]], gap_ms: int) -> list[dict[str, Any]]
             deploy = []
         deploy.append((place, back))
     _spread(moved, deploy, gap_ms)
+    last_ms: dict[str, int] = {}
+    for op in moved:  # what a consumer did after its restart stays after it
+        name = op.get("consumer")
+        if name is not None:
+            op["at"] = last_ms[name] = max(op["at"], last_ms.get(name, 0))
     return sorted(moved, key=lambda op: int(op["at"]))
 
 
