@@ -101,6 +101,18 @@ def test_a_member_has_its_session_from_the_answer_on_however_long_it_waited():
     assert server.wall(SESSION_MS - 1) == 0  # the leader has not sent the assignments yet
 
 
+def test_a_late_request_of_an_earlier_member_does_not_end_the_present_one():
+    server = Clocked()
+    one, two = server.connect(), server.connect()
+    name, generation = member(one, "g")
+    assert ask(one, "Heartbeat", 3, heartbeat("g", "earlier", generation))["errorCode"] == 25
+    join(two)
+    assert server.wall(SESSION_MS - 1) == 0
+    server.close(one)
+    assert server.wall(1050) == SESSION_MS
+    assert name not in server.ids()
+
+
 def rejoin(server, peer):
     join(peer)
     return 50

@@ -25,7 +25,7 @@ from coterie.server.cluster import Cluster
 _SETTLE_MS = 50  # of the wall clock: others that are about to join have this long
 _CLOSED_MS = 1000  # a client that goes on connects again within that time
 _NEVER_MS = 1 << 62
-_COMMIT = KEYS["offsetcommit"]
+_COMMIT, _JOIN = KEYS["offsetcommit"], KEYS["joingroup"]
 _OF_MEMBERS = frozenset(
     KEYS[name]
     for name in ("joingroup", "syncgroup", "heartbeat", "consumergroupheartbeat", "offsetcommit")
@@ -79,6 +79,9 @@ class _Group(NamedTuple):
         return [at_ms for _, member, at_ms in self.timers if member is None or member in members]
 
 
+_NOBODY = _Group((), {}, (), False, [])
+
+
 class _Plan(NamedTuple):
     """The time to which the clock may go, and what waits for it."""
 
@@ -120,17 +123,19 @@ class AutoClock:
         if call.api_key in _OF_MEMBERS:
             group_id, member_id = call.body["groupId"], call.body["memberId"]
             if member_id or call.api_key != _COMMIT:
-                self._note(call.connection, group_id, member_id)
+                joins = call.api_key == _JOIN or call.body.get("memberEpoch") == 0
+                self._note(call.connection, group_id, member_id, joins)
         self.notice()
 
-    def _note(self, connection: Origin, group_id: str, member_id: str) -> None:
+    def _note(self, connection: Origin, group_id: str, member_id: str, joins: bool) -> None:
         now_ms, wall_ms = self._cluster.now_ms, self._cluster.waits.now_ms
         seats = self._seats.setdefault(group_id, {})
         speaks = self._speaks.setdefault(connection, {})
         before = speaks.get(group_id)
-        if before is not None and before != member_id and before in seats:
-            seats[before].gone_ms = wall_ms
-        speaks[group_id] = member_id
+        if joins or not before:  # else it may be a late request of an earlier member
+            if before is not None and before != member_id and before in seats:
+                seats[before].gone_ms = wall_ms
+            speaks[group_id] = member_id
         if member_id:
             seats[member_id] = _Seat(connection, now_ms, wall_ms)
 
@@ -201,6 +206,8 @@ class AutoClock:
     def _group(self, group_id: str) -> _Group:
         core = self._cluster.groups.core
         timers = core.timers_of(group_id)
+        if not timers:  # so that the many groups of earlier tests cost little
+            return _NOBODY
         if (classic := core.group(group_id)) is not None:
             waiting = {
                 member.member_id
@@ -213,7 +220,7 @@ class AutoClock:
             return _Group(waiting, acting, gone, bool(waiting and not acting), timers)
         group = self._cluster.groups.described(group_id)
         if group is None:
-            return _Group((), {}, (), False, timers)
+            return _NOBODY
         members = {member.member_id: member for member in group.members}
         acting, gone = self._parted(group_id, members, (), timers)
         waiting = {name for name in acting if _lacks_partitions(members[name])}
