@@ -5,6 +5,7 @@ import json
 import re
 from base64 import urlsafe_b64encode
 from datetime import timedelta, timezone
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -381,6 +382,7 @@ def test_the_command_writes_what_the_local_engine_writes(
             summaries.append(engine.replay_in(session, request, progress))
         else:
             summaries.append(replay_locally(request, Progress()))
+    assert session.persisted == []  # the session may be another's, and go on
     assert summaries[0] == summaries[1]
     assert summaries[0].groups == 14
     names = folder_of(tmp_path / "one")
@@ -398,6 +400,15 @@ def test_the_command_writes_what_the_local_engine_writes(
     shown = [call for call in progress.calls if call[0] != "advance" or call[1]]
     steps = [("total", size), ("stage", "reading"), ("advance", size), ("stage", "writing")]
     assert shown == steps
+
+
+def test_the_failure_of_a_session_that_ended_is_reported_not_what_follows_from_it():
+    frame = MagicMock()
+    held = frame.persist.return_value
+    held.where.return_value.collect.side_effect = CoterieError("the session has ended")
+    held.unpersist.side_effect = ConnectionRefusedError
+    with pytest.raises(CoterieError, match="the session has ended"):
+        products.OnWorkers(frame)
 
 
 # ---- rows of Kafka's source

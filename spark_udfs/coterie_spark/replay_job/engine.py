@@ -102,11 +102,14 @@ def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -
     )
     job.reach(listing.size)
     progress.stage("writing")
-    if request.format == "json":
-        return writing.write_json(products, request, summary)
-    names = table_names(request.options)
-    job.run(lambda: writing.write_tables(products, names, request.out))
-    return summary
+    try:
+        if request.format == "json":
+            return writing.write_json(products, request, summary)
+        names = table_names(request.options)
+        job.run(lambda: writing.write_tables(products, names, request.out))
+        return summary
+    finally:
+        products.drop()
 
 
 class JobProgress:

