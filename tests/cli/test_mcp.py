@@ -227,18 +227,27 @@ def test_a_process_that_does_not_end_is_killed(tmp_path, monkeypatch):
     assert (ran.status, ran.is_cut) == (-signal.SIGKILL, True)
 
 
-def test_a_signal_ends_a_server_whose_client_is_there():
+@pytest.mark.parametrize(("is_signal", "status"), [(True, 0), (False, 1)])
+def test_a_signal_or_a_closed_output_ends_a_server_whose_input_is_open(is_signal, status):
     server = subprocess.Popen(
-        [*COTERIE, "mcp", str(BASIC)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*COTERIE, "mcp", str(BASIC)],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
+    ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode() + b"\n"
     with server:
         try:
-            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-            server.stdin.write(json.dumps(ping).encode() + b"\n")
-            server.stdin.flush()
+            server.stdin.write(ping)
             assert server.stdout.readline()
-            server.terminate()
-            assert server.wait(30) == 0
+            if is_signal:
+                server.terminate()
+            else:
+                server.stdout.close()
+                server.stdin.write(ping)
+            assert server.wait(30) == status
+            assert not server.stderr.read()
         finally:
             server.kill()
 

@@ -294,7 +294,7 @@ def server_of(source: Source, run: Run = run_process) -> Server[Any]:
 
 
 def serve_stdio(source: Source) -> None:
-    """Serve one client by standard input and output, until the input ends, or until a signal."""
+    """Serve one client, until standard input ends or nobody reads the output, or until a signal."""
 
     async def serve() -> None:
         ended, server = end_event(), server_of(source)
@@ -302,15 +302,20 @@ def serve_stdio(source: Source) -> None:
             options = server.create_initialization_options()
             serving = asyncio.ensure_future(server.run(read, write, options))
             waiting = asyncio.ensure_future(ended.wait())
-            await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if ended.is_set():
-                serving.cancel()
-                await asyncio.wait((serving,))  # its calls end
-                os._exit(0)  # nothing ends the thread that waits for input
+            with suppress(asyncio.CancelledError):  # nobody reads the answers
+                await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                with anyio.CancelScope(shield=True):
+                    serving.cancel()
+                    await asyncio.wait((serving,))  # its calls end
+                os._exit(0 if ended.is_set() else 1)  # a thread waits for input, without end
             waiting.cancel()
             await serving
 
-    asyncio.run(serve())
+    try:
+        asyncio.run(serve())
+    except* BrokenPipeError:  # the client has ended during a call
+        pass
 
 
 def end_event() -> asyncio.Event:
