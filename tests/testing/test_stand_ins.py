@@ -216,3 +216,29 @@ def test_threads_share_a_consumer_and_a_commit_does_not_wait_for_the_end_of_a_po
         assert begin + 0.5 < ends[0] < begin + 0.6
         assert consumer.committed(consumer.assignment())[0].offset == message.offset() + 1
         consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "error"),
+    [
+        ("", 1, "InvalidTopicError"),
+        ("..", 1, "InvalidTopicError"),
+        ("a b", 1, "InvalidTopicError"),
+        ("a" * 250, 1, "InvalidTopicError"),
+        ("orders", 1, "TopicAlreadyExistsError"),
+        ("other", 0, "InvalidPartitionsError"),
+        ("other", 10**9, "InvalidPartitionsError"),
+    ],
+)
+@pytest.mark.parametrize("only_checks", [False, True])
+def test_an_admin_is_refused_what_a_broker_refuses(name, partitions, error, only_checks):
+    with virtual_clients(Cluster({"orders": 1})):
+        from kafka import errors
+        from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
+
+        admin = KafkaAdminClient()
+        with pytest.raises(getattr(errors, error)):
+            admin.create_topics([NewTopic(name, partitions)], validate_only=only_checks)
+        with pytest.raises(errors.InvalidPartitionsError):
+            admin.create_partitions({"orders": NewPartitions(10**9)}, validate_only=only_checks)
+        assert admin.list_topics() == ["orders"]

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coterie.base.arguments import within
+from coterie.base.topic_names import name_refusal
 from coterie.errors import ArgumentError, shown
 from coterie.server.releases import DEFAULT_RELEASE, Release
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MAX_PARTITIONS = 100_000
 _PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9_.-]*)://)?(\[[^\[\]]+\]|[^:\[\]/]*):(\d{1,5})")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LARGEST_PORT = 65535
 PLAINTEXT = {"PLAINTEXT": "plaintext"}  # `protocols` of `place_of` for an address without any
 _OWN_NAMES = {protocol.upper(): protocol for protocol in PROTOCOLS}
@@ -113,7 +113,7 @@ def topic_of(text: str) -> tuple[str, TopicOptions]:
     """
     head, *parts = text.split(",")
     name, *counts = head.split(":")
-    is_name = _TOPIC.fullmatch(name) and name not in (".", "..")
+    is_name = name_refusal(name) is None
     if not is_name or len(counts) > 2 or not all(re.fullmatch("[0-9]{1,9}", n) for n in counts):
         raise ArgumentError(
             f"a topic is NAME[:PARTITIONS[:REPLICAS]][,KEY=VALUE...], not {shown(text)}"

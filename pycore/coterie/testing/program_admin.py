@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.errors import ArgumentError
+from coterie.base.topic_names import name_refusal
+from coterie.testing.member import MOST_PARTITIONS
 from coterie.testing.simulated_cluster import Cluster
 from coterie.values import Error
 
@@ -36,15 +37,14 @@ class NewPartitions:
 
 def create_topic(cluster: Cluster, name: str, partitions: int, only_checks: bool) -> Error:
     """Create a topic, with one partition by default; return the broker's error."""
+    if name_refusal(name) is not None:
+        return Error.INVALID_TOPIC_EXCEPTION
     if name in cluster._topics:
         return Error.TOPIC_ALREADY_EXISTS
-    if partitions == 0 or partitions < -1:
+    if partitions == 0 or not -1 <= partitions <= MOST_PARTITIONS:
         return Error.INVALID_PARTITIONS
-    try:
-        if not only_checks:
-            cluster.create_topic(name, max(1, partitions), None)
-    except ArgumentError:
-        return Error.INVALID_TOPIC_EXCEPTION
+    if not only_checks:
+        cluster.create_topic(name, max(1, partitions), None)
     return Error.NONE
 
 
@@ -60,7 +60,7 @@ def add_partitions(cluster: Cluster, name: str, total: int, only_checks: bool) -
     """Give a topic more partitions; return the broker's error."""
     if name not in cluster._topics:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
-    if total <= len(cluster._topics[name].logs):
+    if not len(cluster._topics[name].logs) < total <= MOST_PARTITIONS:
         return Error.INVALID_PARTITIONS
     if not only_checks:
         cluster.add_partitions(name, total)

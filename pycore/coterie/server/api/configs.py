@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coterie.base.settings import LIST, InvalidConfig, Setting
+from coterie.base.topic_names import name_refusal
 from coterie.server.api.broker_configs import (
     DEFAULT,
     DEFAULT_SYNONYM,
@@ -36,7 +37,7 @@ from coterie.server.services.broker_configs import (
     base_name,
     check_broker_configs,
 )
-from coterie.server.services.topics import Topic, name_refusal
+from coterie.server.services.topics import Topic
 from coterie.server.topic_configs import check_configs
 from coterie.values import Error
 

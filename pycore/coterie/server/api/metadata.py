@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from coterie.base.topic_names import name_refusal
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.partition import PartitionLog
-from coterie.server.services.topics import INTERNAL, Topic, name_refusal
+from coterie.server.services.topics import INTERNAL, Topic
 from coterie.values import Error
 from coterie.wire import NO_ID
 

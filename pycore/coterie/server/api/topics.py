@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie.base.settings import InvalidConfig
+from coterie.base.topic_names import name_refusal
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.configs import of_topic
 from coterie.server.api.entry_errors import EntryError
 from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace, answer_in_slices
-from coterie.server.services.topics import METADATA_TOPIC, Topic, name_refusal
+from coterie.server.services.topics import METADATA_TOPIC, Topic
 from coterie.server.topic_configs import check_configs
 from coterie.values import Error
 from coterie.wire import NO_ID

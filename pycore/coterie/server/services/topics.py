@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -22,29 +21,11 @@ INTERNAL = {  # internal topic -> the setting with its partition count
     OFFSETS_TOPIC: "offsets.topic.num.partitions",
     STATE_TOPIC: "transaction.state.log.num.partitions",
 }
-_LONGEST = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]*")
 _RETENTION_CHECK_MS = 300000
 _PRODUCER_CHECK_MS = 600000
 _PRODUCER_EXPIRATION_MS = 86400000
 # Topic setting -> broker setting, where this server's name differs from Kafka's synonym.
 _OF_SERVER = {"delete.retention.ms": "delete.retention.ms"}
-
-
-def name_refusal(name: str) -> str | None:
-    """Return Kafka's reason to refuse a topic name; None if the name is valid."""
-    if not name:
-        return "the empty string is not allowed"
-    if name in (".", ".."):
-        return f"'{name}' is not allowed"
-    if len(name) > _LONGEST:
-        return f"the length of '{name}' is longer than the max allowed length {_LONGEST}"
-    if _NAME.fullmatch(name) is None:
-        return (
-            f"'{name}' contains one or more characters other than "
-            "ASCII alphanumerics, '.', '_' and '-'"
-        )
-    return None
 
 
 def _metric_name(name: str) -> str:
