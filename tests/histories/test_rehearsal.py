@@ -140,6 +140,14 @@ def test_partitions_of_a_member_that_does_not_poll_have_no_owner_after_it_left()
     assert paused - without > 4 * 100  # until the next heartbeat of the other
 
 
+def test_a_rebalance_that_does_not_end_lasts_until_the_end_of_the_play():
+    hour_ms = 3_600_000
+    of = history(start("a", 0), start("b", 10), op("pause", "b", 60_000), start("c", hour_ms))
+    late = played(of, "max.poll.interval.ms=2147483647")  # so long it waits for b to join
+    assert late.rebalances == 1
+    assert late.settling_ms > hour_ms / 2
+
+
 def test_partitions_that_no_member_subscribes_to_are_not_missed():
     day_ms = 86_400_000
     other = start("b", 10) | {"subscription": {"audit": 1}}

@@ -60,7 +60,8 @@ class Played:
     rebalances : int
         Generations of the classic protocol, epochs of the consumer protocol.
     settling_ms : int
-        The longest time from the begin of a rebalance until the group was stable.
+        The longest time from the begin of a rebalance until the group was stable, or until the
+        end of the play.
     refused : Counter
         Errors that ended a client, by name.
     requests, records, record_bytes : int
@@ -299,6 +300,7 @@ class Play:
         while not self._ordered and self.schedule.now_ms < min(self._busy_until_ms, last_ms):
             self._advance(self.now_ms + STEP_MS)
         self.owners.settle()
+        self._settled()  # or it has not until the end
         self.result.rebalances += count_rebalances(self.result.generations)
         self.result.requests += coordinator.requests
         return self.result
@@ -457,10 +459,7 @@ class Play:
         self.changed()
         state = event.to if isinstance(event, Transition) else event.state
         if state in ("Stable", "Empty", "Dead", None):
-            if self._unstable_since_ms is not None:
-                settling_ms = self.now_ms - self._unstable_since_ms
-                self.result.settling_ms = max(self.result.settling_ms, settling_ms)
-            self._unstable_since_ms = None
+            self._settled()
         elif self._unstable_since_ms is None:
             self._unstable_since_ms = self.now_ms
         if isinstance(event, ConsumerGroupChange) and event.type == "consumer":
@@ -468,6 +467,12 @@ class Play:
             self._epoch = event.group_epoch
             if not event.members:
                 self.owners.settle()
+
+    def _settled(self) -> None:
+        if self._unstable_since_ms is not None:
+            settling_ms = self.now_ms - self._unstable_since_ms
+            self.result.settling_ms = max(self.result.settling_ms, settling_ms)
+        self._unstable_since_ms = None
 
     def _generation(self, record: Mapping[str, Any]) -> None:
         members = record["members"]
