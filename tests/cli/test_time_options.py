@@ -97,6 +97,8 @@ TABLE = [  # command, option, its time, more arguments, how to read the output, 
     ("lag", "--since", SINCE, (*ENDS, "--at", str(AT)), rows("offset"), [("10",)], BEGINS_HERE),
     ("audit", "--until", AT, (), rows("kind"), [], ENDS_HERE),
     ("audit", "--since", SINCE, (), rows("kind"), [], BEGINS_HERE),
+    ("rehearse", "--until", AT, GROUP, rows("in_log"), [("1",)], ENDS_HERE),
+    ("rehearse", "--since", SINCE, GROUP, rows("in_log"), [("1",)], BEGINS_HERE),
     ("records", "--at", AT, (), ((), places), [0, 1, 2, 3], f"{BY_TIMES}; the log's order would "
      "choose 0 more and 2 fewer"),
     ("records", "--until", AT, (), ((), places), [0, 1, 2, 3], BY_TIMES),

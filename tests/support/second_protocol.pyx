@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.coordinator.runtime cimport (
-    CONSUMER, NO_TIMER, Group, GroupProtocol, partition_of)
+    CONSUMER, NO_TIMER, Group, GroupProtocol, Operation, partition_of)
 from coterie._core.structures.offsets cimport OffsetMap
 
 cdef enum:
@@ -26,13 +26,11 @@ cdef class ConsumerGroup(Group):
         self.epoch = epoch
 
 
-cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_id,
-                          int32_t generation_id, str member_id, str instance,
-                          tuple details) except -1:
+cdef int decide_heartbeat(component, Operation op) except -1:
     cdef ConsumerProtocol protocol = <ConsumerProtocol?>component
-    cdef ConsumerGroup known = <ConsumerGroup?>group
+    cdef ConsumerGroup known = <ConsumerGroup?>op.group
     return protocol.runtime.respond(
-        id, op, 0 if generation_id == known.epoch else REBALANCE_IN_PROGRESS, None)
+        op.id, op.number, 0 if op.generation_id == known.epoch else REBALANCE_IN_PROGRESS, None)
 
 
 cdef class ConsumerProtocol(GroupProtocol):

@@ -5,10 +5,11 @@ from coterie._core.coordinator.classic.protocol cimport ClassicProtocol, Joins, 
 from coterie._core.coordinator.consumer.requests cimport ReplayedAdmin, ReplayedOffsets
 from coterie._core.coordinator.consumer.heartbeat cimport ClassicMembers
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
-from coterie._core.coordinator.runtime cimport OffsetStore, Outputs, Runtime
+from coterie._core.coordinator.runtime cimport Operation, OffsetStore, Outputs, Runtime
 
 cdef class Coordinator:
     cdef Runtime runtime
+    cdef Operation operation           # holds nothing between operations
     cdef Rebalances rebalances
     cdef Joins joins
     cdef Members members
@@ -35,4 +36,5 @@ cdef class Coordinator:
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1
     cdef int dispatch_sugar(self, Event* event, list objects) except -1
+    cdef void end_change(self) noexcept
     cdef Outputs play_all(self, Trace trace)

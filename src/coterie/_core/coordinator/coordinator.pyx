@@ -25,7 +25,7 @@ from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMem
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.runtime cimport (
     NO_GROUP, NO_TIMER, RESPONSE, AppendOp, Batch, Decider, Group, MemoryLog, OffsetStore,
-    OutputRow, Outputs, Runtime, Sink, batch_of)
+    Operation, OutputRow, Outputs, Runtime, Sink, batch_of)
 from coterie._core.structures.timers cimport TimerWheel
 
 from collections.abc import MutableSequence
@@ -49,6 +49,7 @@ cdef class Coordinator:
     def __cinit__(self, settings, int64_t now_ms=0, member_ids=None, bint deferred=False,
                   Sink sink=None):
         self.runtime = Runtime(settings, now_ms, deferred, sink)
+        self.operation = Operation()
         self.rebalances = Rebalances(self.runtime, settings)
         self.joins = Joins(self.runtime, self.rebalances, settings, member_ids)
         self.members = Members(self.runtime, self.rebalances)
@@ -112,10 +113,21 @@ cdef class Coordinator:
         cdef Group group = self.runtime.find(group_id)
         cdef int group_type = NO_GROUP if group is None else group.group_type
         cdef Decider* decider = self.runtime.decider_of(op, group_type)
+        cdef Operation operation = self.operation
         if decider == &self.runtime.deciders[op][<int>NO_GROUP]:
             group = None
-        return decider.decide(<object>decider.component, op, id, group, group_id, generation_id,
-                              member_id, instance, details)
+        operation.number, operation.id = op, id
+        operation.group, operation.group_id = group, group_id
+        operation.generation_id, operation.member_id = generation_id, member_id
+        operation.instance, operation.details = instance, details
+        return decider.decide(<object>decider.component, operation)
+
+    cdef void end_change(self) noexcept:
+        """Drop what the last operation named, and let others in."""
+        cdef Operation operation = self.operation
+        end_use(&self.users)
+        operation.group = operation.group_id = operation.member_id = None
+        operation.instance = operation.details = None
 
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):
@@ -126,7 +138,7 @@ cdef class Coordinator:
             self.taken += 1
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
         finally:
-            end_use(&self.users)
+            self.end_change()
 
     def ask(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
             str instance, tuple details):
@@ -150,7 +162,7 @@ cdef class Coordinator:
             outputs.count = count              # a row without a payload
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
         finally:
-            end_use(&self.users)
+            self.end_change()
         return code
 
     cdef object steady_beat(self, str group_id, int32_t epoch, str member_id, str instance,
@@ -189,7 +201,7 @@ cdef class Coordinator:
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
             return <tuple?>self.runtime.outputs.take_answer(id)
         finally:
-            end_use(&self.users)
+            self.end_change()
 
     def advance(self, int64_t now_ms):
         """Move the clock and fire the due timers."""
@@ -272,7 +284,7 @@ cdef class Coordinator:
             if was_enabled:
                 PyGC_Enable()
             self.runtime.strict = False
-            end_use(&self.users)
+            self.end_change()
 
     cdef Outputs play_all(self, Trace trace):
         cdef Py_ssize_t n, count = trace.count

@@ -15,7 +15,8 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.runtime cimport (
     EVERY_TYPE, FAILED, FINISHED, LOADING, LONGEST, NOT_WRITTEN, NO_GROUP, NO_OWNER, NO_TIMER,
     OWNED, RESIGNED, AppendOp, AppendStatus, Batch, Component, Group, GroupProtocol, OffsetStore,
-    Partitions, Runtime, batch_of, commit_batch, describe, partition_of, tombstones, utf8_length)
+    Operation, Partitions, Runtime, batch_of, commit_batch, describe, partition_of, tombstones,
+    utf8_length)
 from coterie._core.fold.fold import (
     PartitionFold, offset_columns, pending_commits, settle_removed, take as take_batch)
 from coterie._core.fold.keytable cimport TOPIC_ID_SIZE
@@ -174,27 +175,19 @@ cdef int32_t partition_in(Election self, tuple details) except? -7:
     return partition
 
 
-cdef int decide_resign(component, int op, int64_t id, Group group, str group_id,
-                       int32_t generation_id, str member_id, str instance,
-                       tuple details) except -1:
-    return (<Election>component).resign(partition_in(component, details))
+cdef int decide_resign(component, Operation op) except -1:
+    return (<Election>component).resign(partition_in(component, op.details))
 
 
-cdef int decide_begin_load(component, int op, int64_t id, Group group, str group_id,
-                           int32_t generation_id, str member_id, str instance,
-                           tuple details) except -1:
-    return (<Election>component).begin_load(partition_in(component, details))
+cdef int decide_begin_load(component, Operation op) except -1:
+    return (<Election>component).begin_load(partition_in(component, op.details))
 
 
-cdef int decide_finish_load(component, int op, int64_t id, Group group, str group_id,
-                            int32_t generation_id, str member_id, str instance,
-                            tuple details) except -1:
-    return (<Election>component).finish_load(partition_in(component, details))
+cdef int decide_finish_load(component, Operation op) except -1:
+    return (<Election>component).finish_load(partition_in(component, op.details))
 
 
-cdef int decide_failover(component, int op, int64_t id, Group group, str group_id,
-                         int32_t generation_id, str member_id, str instance,
-                         tuple details) except -1:
+cdef int decide_failover(component, Operation op) except -1:
     (<Election>component).resign(-1)
     (<Election>component).begin_load(-1)
     return (<Election>component).finish_load(-1)
@@ -353,28 +346,23 @@ cdef class CommitAppend(AppendOp):
         return self.offsets.commit_finished(self, error, position)
 
 
-cdef int decide_commit(component, int op, int64_t id, Group group, str group_id,
-                       int32_t generation_id, str member_id, str instance,
-                       tuple details) except -1:
-    cdef tuple rows = details[0], row
+cdef int decide_commit(component, Operation op) except -1:
+    cdef tuple rows = op.details[0], row
     for row in rows:
         if len(row) > WITHOUT_TOPIC_ID:
             rows = tuple([each[:WITHOUT_TOPIC_ID] for each in rows])
             break
-    return (<Offsets>component).commit(id, op, group, group_id, generation_id, member_id,
-                                       instance, rows, details[1], details[2])
+    return (<Offsets>component).commit(op.id, op.number, op.group, op.group_id, op.generation_id,
+                                       op.member_id, op.instance, rows, op.details[1],
+                                       op.details[2])
 
 
-cdef int decide_offset_fetch(component, int op, int64_t id, Group group, str group_id,
-                             int32_t generation_id, str member_id, str instance,
-                             tuple details) except -1:
-    return (<Offsets>component).fetch(id, group_id, details[0], details[1])
+cdef int decide_offset_fetch(component, Operation op) except -1:
+    return (<Offsets>component).fetch(op.id, op.group_id, op.details[0], op.details[1])
 
 
-cdef int decide_end_txn(component, int op, int64_t id, Group group, str group_id,
-                        int32_t generation_id, str member_id, str instance,
-                        tuple details) except -1:
-    return (<Offsets>component).end_txn(details[0], details[1])
+cdef int decide_end_txn(component, Operation op) except -1:
+    return (<Offsets>component).end_txn(op.details[0], op.details[1])
 
 
 @cython.final
@@ -557,34 +545,24 @@ OFFSET_DELETE, DELETE_GROUPS = NUMBER["offset_delete"], NUMBER["delete_groups"]
 LIST_GROUPS = NUMBER["list_groups"]
 
 
-cdef int decide_offset_delete(component, int op, int64_t id, Group group, str group_id,
-                              int32_t generation_id, str member_id, str instance,
-                              tuple details) except -1:
-    return (<AdminOperations>component).delete_offsets(id, group, group_id, details)
+cdef int decide_offset_delete(component, Operation op) except -1:
+    return (<AdminOperations>component).delete_offsets(op.id, op.group, op.group_id, op.details)
 
 
-cdef int decide_delete_groups(component, int op, int64_t id, Group group, str group_id,
-                              int32_t generation_id, str member_id, str instance,
-                              tuple details) except -1:
-    return (<AdminOperations>component).delete_groups(id, details)
+cdef int decide_delete_groups(component, Operation op) except -1:
+    return (<AdminOperations>component).delete_groups(op.id, op.details)
 
 
-cdef int decide_delete_partitions(component, int op, int64_t id, Group group, str group_id,
-                                  int32_t generation_id, str member_id, str instance,
-                                  tuple details) except -1:
-    return (<AdminOperations>component).delete_partitions(details)
+cdef int decide_delete_partitions(component, Operation op) except -1:
+    return (<AdminOperations>component).delete_partitions(op.details)
 
 
-cdef int decide_cleanup(component, int op, int64_t id, Group group, str group_id,
-                        int32_t generation_id, str member_id, str instance,
-                        tuple details) except -1:
+cdef int decide_cleanup(component, Operation op) except -1:
     return (<AdminOperations>component).clean_up()
 
 
-cdef int decide_list_groups(component, int op, int64_t id, Group group, str group_id,
-                            int32_t generation_id, str member_id, str instance,
-                            tuple details) except -1:
-    return (<AdminOperations>component).list_groups(id, details)
+cdef int decide_list_groups(component, Operation op) except -1:
+    return (<AdminOperations>component).list_groups(op.id, op.details)
 
 
 cdef dict partitions_by_topic(tuple keys):

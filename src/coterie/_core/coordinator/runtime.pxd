@@ -260,11 +260,17 @@ cdef class Group:                  # of any type; derived once per type
     cdef readonly str group_id
     cdef int group_type            # a GroupType; never NO_GROUP
 
-# Decides operation number `op`. `group` is the group with that id, of a type for which the function
-# is registered; None if there is none.
-ctypedef int (*Decide)(object component, int op, int64_t id, Group group, str group_id,
-                       int32_t generation_id, str member_id, str instance,
-                       tuple details) except -1
+cdef class Operation:              # that is being decided; a coordinator has one
+    cdef int number
+    cdef int32_t generation_id
+    cdef int64_t id
+    cdef Group group               # with `group_id`, of a type for which the decider is registered
+    cdef str group_id
+    cdef str member_id
+    cdef str instance
+    cdef tuple details
+
+ctypedef int (*Decide)(object component, Operation op) except -1
 
 cdef struct Decider:
     Decide decide                  # NULL: not registered

@@ -817,28 +817,27 @@ cdef AppendOp describe(AppendOp op, str kind, Batch batch):
     return op
 
 
-cdef int decide_advance(component, int op, int64_t id, Group group, str group_id,
-                        int32_t generation_id, str member_id, str instance,
-                        tuple details) except -1:
+@cython.final
+cdef class Operation:
+    """What is being decided."""
+
+
+cdef int decide_advance(component, Operation op) except -1:
     """Do nothing: the clock is moved before each event of a trace."""
     return 0
 
 
-cdef int decide_unsupported(component, int op, int64_t id, Group group, str group_id,
-                            int32_t generation_id, str member_id, str instance,
-                            tuple details) except -1:
+cdef int decide_unsupported(component, Operation op) except -1:
     """Refuse a request of consumer groups, as a broker without them does, group by group."""
-    if op == DESCRIBE:
-        return (<Runtime>component).respond(id, op, NONE, tuple([
-            (each, UNSUPPORTED_VERSION, "", 0, 0, "", ()) for each in details]))
-    return (<Runtime>component).respond(id, op, UNSUPPORTED_VERSION, None)
+    if op.number == DESCRIBE:
+        return (<Runtime>component).respond(op.id, op.number, NONE, tuple([
+            (each, UNSUPPORTED_VERSION, "", 0, 0, "", ()) for each in op.details]))
+    return (<Runtime>component).respond(op.id, op.number, UNSUPPORTED_VERSION, None)
 
 
-cdef int decide_fail_append(component, int op, int64_t id, Group group, str group_id,
-                            int32_t generation_id, str member_id, str instance,
-                            tuple details) except -1:
-    (<Runtime>component).fail_error = details[0]
-    (<Runtime>component).fail_count = details[1]
+cdef int decide_fail_append(component, Operation op) except -1:
+    (<Runtime>component).fail_error = op.details[0]
+    (<Runtime>component).fail_count = op.details[1]
     return 0
 
 

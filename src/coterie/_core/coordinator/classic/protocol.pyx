@@ -24,7 +24,7 @@ from coterie._core.coordinator.runtime cimport (
     BY_SYNC_TIMEOUT, CLASSIC, COMPLETING_REBALANCE, DEAD, DROPPED, EMPTY, FINISHED, LONGEST,
     NO_GROUP, NO_OWNER, NO_TIMER, PREPARING_REBALANCE, REPLACED, STABLE, STATE_NAMES, TRANSITION,
     AppendOp, AppendStatus, Batch, Component, Group, GroupProtocol, Request, Runtime, describe,
-    new_request, partition_of, utf8_length)
+    new_request, partition_of, utf8_length, Operation)
 from coterie._core.coordinator.runtime import KafkaThrows
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.structures.expiry cimport expiry_rule
@@ -427,32 +427,27 @@ cdef class AssignmentAppend(AppendOp):
                                      error)
 
 
-cdef int decide_sync_group(component, int op, int64_t id, Group group, str group_id,
-                           int32_t generation_id, str member_id, str instance,
-                           tuple details) except -1:
-    cdef Request request = new_request(id, op)
+cdef int decide_sync_group(component, Operation op) except -1:
+    cdef Request request = new_request(op.id, op.number)
     try:
         return (<Members>component).sync(
-            request, <GroupMetadata>group, group_id, generation_id, member_id, instance,
-            details[0], details[1], details[2])
+            request, <GroupMetadata>op.group, op.group_id, op.generation_id, op.member_id,
+            op.instance, op.details[0], op.details[1], op.details[2])
     except KafkaThrows as error:
         return (<Members>component).runtime.answer_thrown(error, request, None)
 
 
-cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_id,
-                          int32_t generation_id, str member_id, str instance,
-                          tuple details) except -1:
-    return (<Members>component).heartbeat(id, <GroupMetadata>group, group_id, generation_id,
-                                          member_id, instance)
+cdef int decide_heartbeat(component, Operation op) except -1:
+    return (<Members>component).heartbeat(op.id, <GroupMetadata>op.group, op.group_id,
+                                          op.generation_id, op.member_id, op.instance)
 
 
-cdef int decide_leave_group(component, int op, int64_t id, Group group, str group_id,
-                            int32_t generation_id, str member_id, str instance,
-                            tuple details) except -1:
+cdef int decide_leave_group(component, Operation op) except -1:
     try:
-        return (<Members>component).leave(id, <GroupMetadata>group, group_id, details)
+        return (<Members>component).leave(op.id, <GroupMetadata>op.group, op.group_id, op.details)
     except KafkaThrows as error:
-        return (<Members>component).runtime.answer_thrown(error, new_request(id, op), None)
+        return (<Members>component).runtime.answer_thrown(
+            error, new_request(op.id, op.number), None)
 
 
 @cython.final
@@ -661,13 +656,11 @@ cdef class NewGroup(AppendOp):
         return self.runtime.answer(self.request, replayed_error(error), "")
 
 
-cdef int decide_join_group(component, int op, int64_t id, Group group, str group_id,
-                           int32_t generation_id, str member_id, str instance,
-                           tuple details) except -1:
-    cdef Request request = new_request(id, op)
+cdef int decide_join_group(component, Operation op) except -1:
+    cdef Request request = new_request(op.id, op.number)
     try:
-        return (<Joins>component).join(request, <GroupMetadata>group, group_id, member_id,
-                                       instance, details)
+        return (<Joins>component).join(request, <GroupMetadata>op.group, op.group_id, op.member_id,
+                                       op.instance, op.details)
     except KafkaThrows as error:
         return (<Joins>component).runtime.answer_thrown(error, request, "")
 
@@ -999,14 +992,13 @@ cdef enum:
 cdef int DESCRIBE_GROUP = NUMBER["describe_group"]
 
 
-cdef int decide_describe_group(component, int op, int64_t id, Group group, str group_id,
-                               int32_t generation_id, str member_id, str instance,
-                               tuple details) except -1:
+cdef int decide_describe_group(component, Operation op) except -1:
     try:
         return (<ClassicProtocol>component).describe_group(
-            id, <GroupMetadata>group, group_id, details)
+            op.id, <GroupMetadata>op.group, op.group_id, op.details)
     except KafkaThrows as error:
-        return (<ClassicProtocol>component).runtime.answer_thrown(error, new_request(id, op), None)
+        return (<ClassicProtocol>component).runtime.answer_thrown(
+            error, new_request(op.id, op.number), None)
 
 
 @cython.final

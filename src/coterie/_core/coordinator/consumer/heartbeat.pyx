@@ -33,7 +33,7 @@ from coterie._core.coordinator.consumer.values cimport (
     Assignment, ClassicPart, MemberFields, TopicId, no_partitions)
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, EMPTY, EVERY_TYPE, NO_GROUP, NO_TIMER, OTHER, Group, Request, Runtime,
-    new_request)
+    new_request, Operation)
 
 from coterie.errors import CorruptData
 from coterie.base.operations import NUMBER
@@ -64,29 +64,26 @@ cdef int register_heartbeats(ConsumerProtocol protocol) except -1:
     protocol.runtime.register("run_tasks", protocol, decide_run_tasks, NO_GROUP)
 
 
-cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_id,
-                          int32_t generation_id, str member_id, str instance,
-                          tuple details) except -1:
+cdef int decide_heartbeat(component, Operation op) except -1:
     cdef ConsumerProtocol protocol = <ConsumerProtocol>component
     cdef Heartbeat request
     cdef tuple payload
-    payload = steady_answer(protocol, group, group_id, member_id, instance, generation_id, details)
+    payload = steady_answer(protocol, op.group, op.group_id, op.member_id, op.instance,
+                            op.generation_id, op.details)
     if payload is not None:
-        return protocol.runtime.respond_committed(group_id, id, op, NONE, payload)
+        return protocol.runtime.respond_committed(op.group_id, op.id, op.number, NONE, payload)
     request = Heartbeat.__new__(Heartbeat)
-    request.group_id = group_id
-    request.member_id = member_id
-    request.epoch = generation_id
-    request.instance_id = instance
+    request.group_id = op.group_id
+    request.member_id = op.member_id
+    request.epoch = op.generation_id
+    request.instance_id = op.instance
     (request.rack_id, request.rebalance_timeout_ms, request.names, request.regex,
      request.assignor, request.owned, request.client_id, request.client_host,
-     request.version) = details
-    return answer_heartbeat(protocol, id, group, request)
+     request.version) = op.details
+    return answer_heartbeat(protocol, op.id, op.group, request)
 
 
-cdef int decide_run_tasks(component, int op, int64_t id, Group group, str group_id,
-                          int32_t generation_id, str member_id, str instance,
-                          tuple details) except -1:
+cdef int decide_run_tasks(component, Operation op) except -1:
     run_tasks(<ConsumerProtocol>component)
     return (<ConsumerProtocol>component).show_groups()
 
@@ -500,44 +497,34 @@ cdef class Synced(Answer):
         return Answer.completed(self, error)
 
 
-cdef int decide_join_group(component, int op, int64_t id, Group group, str group_id,
-                           int32_t generation_id, str member_id, str instance,
-                           tuple details) except -1:
-    return (<ClassicMembers>component).join(new_request(id, op), <ConsumerGroup>group, member_id,
-                                            instance, details)
+cdef int decide_join_group(component, Operation op) except -1:
+    return (<ClassicMembers>component).join(new_request(op.id, op.number), <ConsumerGroup>op.group,
+                                            op.member_id, op.instance, op.details)
 
 
-cdef int decide_join_other(component, int op, int64_t id, Group group, str group_id,
-                           int32_t generation_id, str member_id, str instance,
-                           tuple details) except -1:
+cdef int decide_join_other(component, Operation op) except -1:
     cdef ClassicMembers members = <ClassicMembers>component
-    cdef int error = members.runtime.partitions.refusal(group_id, False)
-    return members.runtime.answer(new_request(id, op),
+    cdef int error = members.runtime.partitions.refusal(op.group_id, False)
+    return members.runtime.answer(new_request(op.id, op.number),
                                   INCONSISTENT_GROUP_PROTOCOL if error == NONE else error, "")
 
 
-cdef int decide_sync_group(component, int op, int64_t id, Group group, str group_id,
-                           int32_t generation_id, str member_id, str instance,
-                           tuple details) except -1:
-    return (<ClassicMembers>component).sync(new_request(id, op), <ConsumerGroup>group,
-                                            generation_id, member_id, instance, details)
+cdef int decide_sync_group(component, Operation op) except -1:
+    return (<ClassicMembers>component).sync(new_request(op.id, op.number), <ConsumerGroup>op.group,
+                                            op.generation_id, op.member_id, op.instance, op.details)
 
 
-cdef int decide_classic_heartbeat(component, int op, int64_t id, Group group, str group_id,
-                                  int32_t generation_id, str member_id, str instance,
-                                  tuple details) except -1:
-    return (<ClassicMembers>component).heartbeat(id, <ConsumerGroup>group, generation_id,
-                                                 member_id, instance)
+cdef int decide_classic_heartbeat(component, Operation op) except -1:
+    return (<ClassicMembers>component).heartbeat(op.id, <ConsumerGroup>op.group, op.generation_id,
+                                                 op.member_id, op.instance)
 
 
-cdef int decide_leave_group(component, int op, int64_t id, Group group, str group_id,
-                            int32_t generation_id, str member_id, str instance,
-                            tuple details) except -1:
-    return (<ClassicMembers>component).leave(id, <ConsumerGroup>group, details)
+cdef int decide_leave_group(component, Operation op) except -1:
+    return (<ClassicMembers>component).leave(op.id, <ConsumerGroup>op.group, op.details)
 
 
 cdef int32_t rejoin_epoch(ConsumerGroup group) noexcept:
-    """The epoch that a classic member must have: it is asked to join again below it."""
+    """The epoch that a classic member must have: below it, it has to join again."""
     return group.target_epoch if group.rules & ASSIGNMENT_INTERVAL else group.epoch
 
 

@@ -27,7 +27,7 @@ from coterie._core.coordinator.runtime cimport (
     BY_LEAVE, BY_SIZE, CLASSIC, CLASSIC_INSTEAD, CONSUMER, EMPTY, EVERY_TYPE, FAILED, FINISHED,
     GROUP, MEMBER, NOT_COMMITTED, NO_GROUP, NO_GROUP_LEFT, NO_TIMER, OTHER, RECONCILED, STABLE,
     AppendOp, AppendStatus, Batch, Group, GroupProtocol, MemoryLog, OffsetStore, Runtime, Writes,
-    batch_of, begin_offset, describe, new_batch, partition_of)
+    batch_of, begin_offset, describe, new_batch, partition_of, Operation)
 from coterie._core.coordinator.runtime import KafkaThrows
 from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 from coterie._core.structures.offsets cimport Offset, OffsetMap
@@ -448,34 +448,26 @@ cdef class GroupBefore:
     """A group that the event at hand may change, as it was before."""
 
 
-cdef int decide_hold_commits(component, int op, int64_t id, Group group, str group_id,
-                             int32_t generation_id, str member_id, str instance,
-                             tuple details) except -1:
+cdef int decide_hold_commits(component, Operation op) except -1:
     (<ConsumerProtocol>component).runtime.writes.holding = True
     return 0
 
 
-cdef int decide_release_commits(component, int op, int64_t id, Group group, str group_id,
-                                int32_t generation_id, str member_id, str instance,
-                                tuple details) except -1:
+cdef int decide_release_commits(component, Operation op) except -1:
     cdef PendingWrites writes = pending_writes(<ConsumerProtocol>component)
     writes.holding = False
     writes.commit()
     return (<ConsumerProtocol>component).finish_event()
 
 
-cdef int decide_group_config(component, int op, int64_t id, Group group, str group_id,
-                             int32_t generation_id, str member_id, str instance,
-                             tuple details) except -1:
-    (<ConsumerProtocol>component).configure_group(group_id, details[0])
+cdef int decide_group_config(component, Operation op) except -1:
+    (<ConsumerProtocol>component).configure_group(op.group_id, op.details[0])
     return 0
 
 
-cdef int decide_append_raw(component, int op, int64_t id, Group group, str group_id,
-                           int32_t generation_id, str member_id, str instance,
-                           tuple details) except -1:
+cdef int decide_append_raw(component, Operation op) except -1:
     cdef ConsumerProtocol protocol = <ConsumerProtocol>component
-    if protocol.runtime.sink.append(batch_of((details,)), -1) == FAILED:
+    if protocol.runtime.sink.append(batch_of((op.details,)), -1) == FAILED:
         raise CoterieError("append_raw: the log has not taken the record")
     return 0
 

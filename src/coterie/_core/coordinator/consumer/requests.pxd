@@ -4,14 +4,12 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.offsets cimport AdminOperations
-from coterie._core.coordinator.runtime cimport Batch, Group, OffsetStore, Runtime
+from coterie._core.coordinator.runtime cimport Operation, Batch, Group, OffsetStore, Runtime
 from coterie._core.structures.offsets cimport Offset
 
 # ---- consumerGroupDescribe: what is committed of each group --------------------------------------
 
-cdef int decide_describe(component, int op, int64_t id, Group group, str group_id,
-                         int32_t generation_id, str member_id, str instance,
-                         tuple details) except -1
+cdef int decide_describe(component, Operation op) except -1
 cdef tuple group_row(ConsumerProtocol protocol, ConsumerGroup group)
 
 # ---- deletions, clean-up and lists of the replaying coordinator: declarations --------------------

@@ -30,7 +30,7 @@ from coterie._core.coordinator.offsets import MARKERS
 from coterie._core.coordinator.runtime cimport (
     CONSUMER, EVERY_TYPE, FINISHED, NOT_COMMITTED, NO_GROUP, NO_OWNER, NO_TIMER, OTHER,
     AppendStatus, Batch, Group, OffsetStore, Runtime, batch_of, begin_offset, end_value, new_batch,
-    put_raw, put_string)
+    put_raw, put_string, Operation)
 from coterie._core.structures.expiry cimport NO_TIME
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
 
@@ -42,10 +42,8 @@ from coterie.base.operations import NUMBER
 cdef int DESCRIBE = NUMBER["consumer_group_describe"]
 
 
-cdef int decide_describe(component, int op, int64_t id, Group group, str group_id,
-                         int32_t generation_id, str member_id, str instance,
-                         tuple details) except -1:
-    return answer_describe(<ConsumerProtocol>component, id, details)
+cdef int decide_describe(component, Operation op) except -1:
+    return answer_describe(<ConsumerProtocol>component, op.id, op.details)
 
 
 cdef int answer_describe(ConsumerProtocol protocol, int64_t id, tuple group_ids) except -1:
@@ -119,11 +117,9 @@ cdef list in_key_order(list committed, list undecided):
     return sorted(committed, key=key_order) + sorted(undecided, key=key_order)
 
 
-cdef int decide_metadata(component, int op, int64_t id, Group group, str group_id,
-                         int32_t generation_id, str member_id, str instance,
-                         tuple details) except -1:
+cdef int decide_metadata(component, Operation op) except -1:
     cdef ReplayedAdmin admin = <ReplayedAdmin>component
-    cdef list gone = admin.consumer.update_metadata(*details)
+    cdef list gone = admin.consumer.update_metadata(*op.details)
     if gone and admin.consumer.rules & DELETED_BY_ID:
         admin.delete_topics(gone)
     return admin.consumer.finish_event()
@@ -374,23 +370,18 @@ cdef enum:
 cdef int OFFSET_FETCH = NUMBER["offset_fetch"], TXN_OFFSET_COMMIT = NUMBER["txn_offset_commit"]
 
 
-cdef int decide_commit(component, int op, int64_t id, Group group, str group_id,
-                       int32_t generation_id, str member_id, str instance,
-                       tuple details) except -1:
-    return (<ReplayedOffsets>component).commit(id, op, group, group_id, generation_id, member_id,
-                                               instance, details)
+cdef int decide_commit(component, Operation op) except -1:
+    return (<ReplayedOffsets>component).commit(op.id, op.number, op.group, op.group_id,
+                                               op.generation_id, op.member_id, op.instance,
+                                               op.details)
 
 
-cdef int decide_offset_fetch(component, int op, int64_t id, Group group, str group_id,
-                             int32_t generation_id, str member_id, str instance,
-                             tuple details) except -1:
-    return (<ReplayedOffsets>component).fetch(id, group_id, details)
+cdef int decide_offset_fetch(component, Operation op) except -1:
+    return (<ReplayedOffsets>component).fetch(op.id, op.group_id, op.details)
 
 
-cdef int decide_end_txn(component, int op, int64_t id, Group group, str group_id,
-                        int32_t generation_id, str member_id, str instance,
-                        tuple details) except -1:
-    return (<ReplayedOffsets>component).end_txn(details[0], details[1])
+cdef int decide_end_txn(component, Operation op) except -1:
+    return (<ReplayedOffsets>component).end_txn(op.details[0], op.details[1])
 
 
 cdef Py_ssize_t utf16_length(str text) except -1:
