@@ -31,7 +31,7 @@ from support.commandline import coterie  # noqa: E402
 AT = "1700000300000"
 TABLES = "--out OUT --engine local --overwrite"
 NO_LOG = {"fetch", "serve", "designs", "trace"}  # commands that read no log
-SERVERS = {"watch"}  # ends by a signal; tests/watch follows growing logs
+SERVERS = {"watch", "mcp"}  # end by a signal; tests/watch follows growing logs
 COPIES = {"compare"}  # reads both cuts of the partition
 LINES: dict[str, tuple[str, ...]] = {  # the options of each command that reads a log
     "replay": (f"{TABLES}", f"{TABLES} --history"),
@@ -46,9 +46,10 @@ LINES: dict[str, tuple[str, ...]] = {  # the options of each command that reads 
     "report": ("-o PAGE --overwrite",),
     "records": ("",),
     "verify": ("",),
+    "rehearse": ("--to protocol=consumer --plays 1 --format json",),
 }  # fmt: skip
 OF_A_GROUP = {"records": 0, "groups": 1}  # which line takes --group; the others: the first
-ONLY_A_GROUP = {"records"}  # whole, its output is larger than the log
+ONLY_A_GROUP = {"records", "rehearse"}  # all records: more than the log; all groups: not offered
 WITHOUT_A_GROUP = {"replay", "verify"}
 ON_SPARK = ("metrics", "audit", "expire")
 PLACES = re.compile(r'"(file|position|segment)": ?("[^"]*"|\d+|null)')
