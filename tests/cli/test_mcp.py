@@ -30,7 +30,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from coterie.base.times import format_time
 from coterie.cli import agent_server
 from coterie.server.options import PLAINTEXT, place_of
-from support.agent_client import asked, client_of, pages
+from support.agent_client import answer_of, client_of, pages
 
 BASIC = golden_data.log("basic")
 GROUP = "grp-java-sticky"
@@ -83,7 +83,7 @@ def test_a_bound_of_a_question_is_that_of_its_argument():
 
 @pytest.mark.parametrize("tool", ["explain", "audit", "expire", "growth"])
 def test_pages_have_the_rows_of_the_command_one_time_each(tool):
-    answer = asked(BASIC, tool, {"limit": 37})
+    answer = answer_of(BASIC, tool, {"limit": 37})
     expected = json.loads(coterie(tool, BASIC, "--format", "json").stdout)
     rows = [row for page in answer for row in page["rows"]]
     assert {page["row_count"] for page in answer} == {len(expected)} == {len(rows)}
@@ -120,9 +120,9 @@ def test_a_row_leads_to_its_record():
 
 
 def test_what_a_compacted_log_cannot_tell_is_in_the_answer():
-    (page,) = asked(golden_data.log("compacted"), "audit", {"limit": 1000})
+    (page,) = answer_of(golden_data.log("compacted"), "audit", {"limit": 1000})
     assert [note for note in page["notes"] if "trusted since" in note], page["notes"]
-    (page, *_) = asked(golden_data.log("compacted"), "explain", {"limit": 1000})
+    (page, *_) = answer_of(golden_data.log("compacted"), "explain", {"limit": 1000})
     assert all("trusted_from" in row for row in page["rows"])
 
 
@@ -144,7 +144,7 @@ def test_a_name_of_the_log_is_whole_and_drives_no_terminal(tmp_path):
 
 def test_a_row_larger_than_a_page_is_cut_and_says_so(tmp_path):
     log = made_log(tmp_path, commit(1), commit(2, metadata=b"m" * 32_700), commit(3))
-    first, second, third = asked(log, "records", {"limit": 1000})
+    first, second, third = answer_of(log, "records", {"limit": 1000})
     assert [page["rows"][0]["offset"] for page in (first, second, third)] == [0, 1, 2]
     assert second["rows"][0]["value"]["data"]["metadata"].endswith("... (32,700 characters)")
     assert second["notes"][0].startswith("row 1 is cut")
@@ -194,7 +194,7 @@ def test_only_the_operator_names_files_and_clusters():
 
 def test_copies_of_brokers_are_compared():
     copies = [str(golden_data.incident("unclean-election") / f"broker-{n}") for n in (1, 2, 3)]
-    answer = asked(copies[0], "compare", {}, copies=tuple(copies[1:]))
+    answer = answer_of(copies[0], "compare", {}, copies=tuple(copies[1:]))
     rows = [row for page in answer for row in page["rows"]]
     assert {row["copy"] for row in rows} == {*copies}
     assert "diverged" in {row["status"] for row in rows}
@@ -263,7 +263,7 @@ def test_a_client_by_standard_input_and_output():
             return page, wrong
 
     page, wrong = asyncio.run(ask())
-    assert page == asked(BASIC, "explain", {"group": [GROUP]})[0]
+    assert page == answer_of(BASIC, "explain", {"group": [GROUP]})[0]
     assert page["command"] == f"coterie explain --group={GROUP} {BASIC}"
     assert (wrong.is_error, wrong.content[0].text[:28]) == (True, "the command does not start: ")
 

@@ -10,7 +10,13 @@ import pytest
 
 from coterie.base.progress_bar import ProgressBar
 from coterie.errors import ArgumentError, CoterieError
-from coterie.histories.rehearsal.history import LoggedHistory, read_history
+from coterie.histories.rehearsal.history import (
+    HEARTBEAT_MS,
+    LEAD_MS,
+    STEP_MS,
+    LoggedHistory,
+    read_history,
+)
 from coterie.histories.rehearsal.play import Play
 from coterie.histories.rehearsal.result import rehearse
 from coterie.histories.rehearsal.variants import read_variant
@@ -241,6 +247,31 @@ def test_whatever_a_member_says_it_is_played(changed):
     of = read_history("g", [generation(1_000, **changed)])
     (row,) = rehearse(of, [read_variant("protocol=consumer")], plays=1)[:1]
     assert (row["same_members"], row["refused"]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("what", "detail", "how", "earlier_ms"),
+    [
+        ("left", None, "close", 0),
+        ("left_or_evicted", "perhaps clean closes (last commit 1.0 s before)", "close", 0),
+        ("evicted", None, "crash", 10_000),
+        ("left_or_evicted", "perhaps an eviction (last commit 9.0 s before)", "crash", 10_000),
+        ("left_or_evicted", "perhaps evictions (last commit 9.0 s before)", "crash", 10_000),
+        ("left_or_evicted", "perhaps poll timeouts (gone 60.0 s after)", "pause", 60_000),
+        ("left_or_evicted", "perhaps poll timeouts or evictions (gone)", "pause", 60_000),
+    ],
+)
+def test_a_departure_is_played_as_its_cause_says(what, detail, how, earlier_ms):
+    """Also if several members left alike, whose causes are in the plural."""
+    members = [member(member_id=name, client_id=name, session_timeout_ms=10_000) for name in "abc"]
+    causes = [{"what": what, "detail": detail, "member_id": name} for name in "bc"]
+    first = generation(0) | {"members": members}
+    last = generation(600_000) | {"generation": 2, "members": members[:1], "causes": causes}
+    ends = [one for one in read_history("g", [first, last]).ops if one["op"] != "start"]
+    began = LEAD_MS + 600_000 - HEARTBEAT_MS // 2 + STEP_MS
+    assert [(one["op"], one["consumer"], one["at"]) for one in ends] == [
+        (how, name, began - earlier_ms) for name in "bc"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ class Client:
     """Members that join, follow their assignments and leave; most heartbeats name nothing."""
 
     def __init__(self, rng):
-        self.rng, self.asked = rng, {}
+        self.rng, self.sent = rng, {}
         self.members = {}  # (group, member id) -> epoch, assignment
 
     def request(self):
@@ -216,14 +216,14 @@ class Client:
             if body["memberEpoch"] < 0:
                 self.members.pop(member)
         body["_unknown_tags"] = rng.choice([[], [], [(7, b"x")]])
-        version, number = rng.randint(0, LAST_CONSUMER_VERSION), len(self.asked)
-        self.asked[number] = version, member
+        version, number = rng.randint(0, LAST_CONSUMER_VERSION), len(self.sent)
+        self.sent[number] = version, member
         data = beat(body, version, correlation_id=number)
         return damaged(rng, data) if rng.random() < 0.1 else data
 
     def learn(self, data):
         for frame in frames_of(data):
-            version, member = self.asked.get(int.from_bytes(frame[:4], "big"), (0, None))
+            version, member = self.sent.get(int.from_bytes(frame[:4], "big"), (0, None))
             body = wire.decode_response(HEARTBEAT, version, frame).body
             if member is None:
                 continue
@@ -263,7 +263,7 @@ def test_random_heartbeats_are_answered_alike_by_both_ways(seed, kafka):
             if step != STEPS // 2:
                 client.learn(response)
     both.check()
-    assert STEPS // 4 < len(both.handled) < len(client.asked) * 3 // 4
+    assert STEPS // 4 < len(both.handled) < len(client.sent) * 3 // 4
 
 
 def test_frames_of_any_bytes_end_both_ways_alike(both):

@@ -35,7 +35,7 @@ async def pages(client, tool, arguments):
         arguments = {**limit, "next": found[-1]["next"]}
 
 
-def asked(log, tool, arguments, **source):
+def answer_of(log, tool, arguments, **source):
     """Return the pages of one answer."""
 
     async def ask():

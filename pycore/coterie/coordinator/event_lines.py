@@ -30,13 +30,13 @@ from coterie.values import (
     TxnOffsetCommitResponse,
 )
 
-Asked = Mapping[int, tuple[str | None, str | None]]  # id of a request -> its group, its member
+Requests = Mapping[int, tuple[str | None, str | None]]  # id of a request -> its group, its member
 _UUID = re.compile(r"\b([0-9a-f]{4})[0-9a-f]{4}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _EPOCH_MS = 10**11  # a later time is by the wall clock: it is shown from the first event on
 _MOST_LINES = 200
 
 
-def event_lines(events: Iterable[Any], asked: Asked | None = None) -> list[str]:
+def event_lines(events: Iterable[Any], requests: Requests | None = None) -> list[str]:
     """Return a line for each event: its time as MINUTES:SECONDS, its group, and what happened.
 
     If all are about one group, the first line names it. Heartbeats that change nothing are left
@@ -44,7 +44,7 @@ def event_lines(events: Iterable[Any], asked: Asked | None = None) -> list[str]:
     """
     rows: list[tuple[int, str, str]] = []
     for event in events:
-        group_id, text = _row(event, asked or {})
+        group_id, text = _row(event, requests or {})
         if text:
             rows.append((event.at, group_id or "", _UUID.sub(r"\1", text)))
     start_ms = rows[0][0] if rows and rows[0][0] > _EPOCH_MS else 0
@@ -60,10 +60,10 @@ def event_lines(events: Iterable[Any], asked: Asked | None = None) -> list[str]:
     return [*(f"group {name}" for name in names if not width), *lines]
 
 
-def _row(event: Any, asked: Asked) -> tuple[str | None, str]:
+def _row(event: Any, requests: Requests) -> tuple[str | None, str]:
     """Return the group of an event, and its text; "" if it is of no interest."""
     if isinstance(event, Response | Unanswered):
-        group_id, member_id = asked.get(event.id, (None, None))
+        group_id, member_id = requests.get(event.id, (None, None))
         name = "".join(word.title() for word in event.op.split("_"))
         if isinstance(event, Unanswered):
             return group_id, f"{name}{_of(member_id)} is never answered: {event.why}"

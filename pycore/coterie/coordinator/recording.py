@@ -209,7 +209,7 @@ class Recording:
             self._lose(_AWAY.format(self._away_ms, at_ms, ends, self._left_out))
         self._away_ms = None
 
-    def asked(self) -> dict[int, tuple[str | None, str | None]]:
+    def groups_and_members(self) -> dict[int, tuple[str | None, str | None]]:
         """Return the group and the member of each request, by the id of the request."""
         own = {name: member_id for member_id, name in self._ids.trace_ids.items()}
         requests = [event.get("left_out", event) for event in self.events]

@@ -374,7 +374,7 @@ class Broker:
 
     def _timeline_lines(self) -> list[str]:
         """Return the timeline as text, a line for each event."""
-        return event_lines(list(self.timeline), self._recording.asked())
+        return event_lines(list(self.timeline), self._recording.groups_and_members())
 
     def _pending_work(self) -> list[str]:
         """Return a line for each group that the timeline names: its state and what it waits for."""

@@ -11,7 +11,7 @@ TOPICS = (("t", 3), ("u", 1))
 
 
 class Both:
-    """Two servers and their connections, asked alike.
+    """Two servers and their connections with the same requests.
 
     Attributes
     ----------

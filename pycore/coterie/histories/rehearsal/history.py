@@ -234,10 +234,10 @@ class _Reader:
         """End a member as the cause of its departure says."""
         member = self.members[member_id]
         what, detail = (cause or {}).get("what"), str((cause or {}).get("detail"))
-        if what in ("evicted", "restarted_evicted") or detail.startswith("perhaps an eviction"):
-            self._end(member_id, CRASHED, at - member["session_timeout_ms"])
-        elif "poll timeout" in detail:
+        if "poll timeout" in detail:  # or both: "perhaps a poll timeout or an eviction"
             self._end(member_id, PAUSED, at - member["rebalance_timeout_ms"])
+        elif what in ("evicted", "restarted_evicted") or "eviction" in detail:
+            self._end(member_id, CRASHED, at - member["session_timeout_ms"])
         else:
             if what not in ("left", "restarted_left") and "clean close" not in detail:
                 self.history.unknown["departures: closed or evicted"] += 1

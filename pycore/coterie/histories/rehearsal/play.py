@@ -29,7 +29,7 @@ from coterie.histories.rehearsal.history import (
 )
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.errors import KafkaError, WakeupError
-from coterie.testing.client.settings import CLASSIC_ONLY
+from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY
 from coterie.testing.cluster_coordinator import CountedCoordinator
 from coterie.testing.process import Process
 from coterie.testing.simulated_cluster import Cluster
@@ -219,8 +219,6 @@ class Play:
         ``classic`` or ``consumer``: of all consumers.
     settings : mapping
         Settings of consumers that replace those of the history, by Kafka's names.
-    broker : mapping
-        Settings of the coordinator.
     seed : int
         Draws what the log does not say: when in its bounds each event happens, and heartbeats.
     ordered : bool
@@ -234,7 +232,6 @@ class Play:
         kafka: str = "3.9",
         protocol: str = "classic",
         settings: Mapping[str, Any] | None = None,
-        broker: Mapping[str, Any] | None = None,
         seed: int = 0,
         ordered: bool = False,
     ) -> None:
@@ -262,7 +259,6 @@ class Play:
                 "coterie.behaviour": kafka,
                 "group.min.session.timeout.ms": 1,
                 "group.max.session.timeout.ms": FOREVER_MS,
-                **(broker or {}),
             },
             interval_ms=None,
             schedule=self.schedule,
@@ -276,10 +272,9 @@ class Play:
             self._on_event(event)
             pass_on(event)
 
-        coordinator = CountedCoordinator(
+        return CountedCoordinator(
             config, now_ms, on_event=on_event, member_ids=self._member_id, **options
         )
-        return coordinator
 
     @property
     def now_ms(self) -> int:
@@ -338,8 +333,7 @@ class Play:
             interval_ms = min(self._heartbeat_ms, settings["session.timeout.ms"] // 3)
             drift_ms = self._choices.integer(0, interval_ms // 10)
             settings["heartbeat.interval.ms"] = interval_ms - drift_ms
-        strategy = settings["partition.assignment.strategy"]
-        settings["partition.assignment.strategy"] = strategy.split(",")
+        settings[STRATEGY] = [settings[STRATEGY]]
         if not classic:
             for name in CLASSIC_ONLY:
                 settings.pop(name, None)

@@ -1,7 +1,7 @@
 """The generations of a classic group with their members: what a rehearsal plays again.
 
 The events and causes are those of ``explain``, so a broker's logs make them exact; beside each
-stand the members as of its record, with what they asked for and what they were assigned.
+stand the members as of its record, with their subscriptions, timeouts and assignments.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ cdef enum:
 LAST_VERSION, LAST_CONSUMER_VERSION = FLEXIBLE_BEAT, LAST_CONSUMER_BEAT
 
 # What ConsumerGroupHeartbeat 0 has after the instance id if it names nothing: no rack, rebalance
-# timeout -1, no topics, assignor or partitions. Version 1 has no regular expression, too.
+# timeout -1, no topics, assignor or partitions; in version 1 no regular expression either.
 cdef const char* NOTHING_NAMED = b"\0\xff\xff\xff\xff\0\0\0\0"
 cdef enum:
     SIZE_OF_NOTHING = 8             # in version 0; each later version has a zero more
