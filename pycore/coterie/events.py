@@ -17,6 +17,7 @@ __all__ = [
     "Append",
     "Cause",
     "ConsumerGroupChange",
+    "Event",
     "MemberFenced",
     "MemberReconciled",
     "Response",
@@ -166,6 +167,17 @@ class Unanswered:
     def as_dict(self) -> dict[str, Any]:
         """Return the event as a dict; a trace's output has no line for such a request."""
         return {"at": self.at, "event": "unanswered", "id": self.id, "op": self.op, "why": self.why}
+
+
+Event = (
+    Transition
+    | Append
+    | Response
+    | Unanswered
+    | ConsumerGroupChange
+    | MemberReconciled
+    | MemberFenced
+)
 
 
 def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:

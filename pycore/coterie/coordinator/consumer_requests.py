@@ -9,7 +9,11 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie.base.arguments import called, integer, text
 from coterie.base.operations import NUMBER
-from coterie.consumer_groups import encode_topic_id
+from coterie.consumer_groups import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
+    encode_topic_id,
+)
 from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
 from coterie.coordinator.pending import Pending, now_or_later
 from coterie.coordinator.requests import compile_values
@@ -57,7 +61,7 @@ class ConsumerGroupRequests:
         client_id: str = "",
         client_host: str = "/127.0.0.1",
         version: int = 1,
-    ) -> Any:
+    ) -> ConsumerGroupHeartbeatResponse | Any:
         """Send ConsumerGroupHeartbeat; epoch 0 joins, -1 leaves, -2 leaves for now.
 
         ``topic_partitions``: ``[{"topic_id": ..., "partitions": [...]}]`` that the member owns.
@@ -87,9 +91,14 @@ class ConsumerGroupRequests:
         }
 
     @called
-    def consumer_group_describe(self, group_ids: Iterable[str] = ()) -> Any:
+    def consumer_group_describe(
+        self, group_ids: Iterable[str] = ()
+    ) -> ConsumerGroupDescribeResponse:
         self._needs_consumer_groups()
-        return self._ask("consumer_group_describe", group_ids).response
+        answered: Pending[ConsumerGroupDescribeResponse] = self._ask(
+            "consumer_group_describe", group_ids
+        )
+        return answered.response
 
     @called
     def set_topics(

@@ -28,7 +28,22 @@ from coterie.coordinator.requests import Compiled, arguments_of, compile_request
 from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, shown
-from coterie.values import Batch, Error
+from coterie.events import Event
+from coterie.values import (
+    Batch,
+    DeleteGroupsResponse,
+    DescribeGroupResponse,
+    Error,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+    SyncGroupResponse,
+    TxnOffsetCommitResponse,
+)
 
 T = TypeVar("T")
 
@@ -52,7 +67,7 @@ class GroupCoordinator(ConsumerGroupRequests):
         :class:`PendingAppend` in :attr:`appends` is completed. Since Kafka 4 readers then see what
         is committed, and a method returns a :class:`Pending` if its answer waits for an append.
     on_event
-        Called with each event, in order.
+        Called with each event, in order: one of ``coterie.events.Event``.
     log_sink
         A :class:`~coterie.coordinator.sink.LogSink`: the records go to it, and each load reads
         it, the first one now. The coordinator then keeps no log. Not together with ``log``.
@@ -72,7 +87,7 @@ class GroupCoordinator(ConsumerGroupRequests):
         *,
         log: Iterable[Batch] = (),
         appends: str = "immediate",
-        on_event: Callable[[Any], None] | None = None,
+        on_event: Callable[[Event], None] | None = None,
         log_sink: LogSink | None = None,
     ) -> None:
         if not isinstance(appends, str) or appends not in ("immediate", "deferred"):
@@ -192,7 +207,7 @@ class GroupCoordinator(ConsumerGroupRequests):
         require_known_member_id: bool = False,
         supports_skipping_assignment: bool = False,
         reason: str | None = None,
-    ) -> Pending[Any]:
+    ) -> Pending[JoinGroupResponse]:
         """Send JoinGroup; ``protocols``: ordered mapping or pairs of name and metadata bytes."""
         return self._ask(
             "join_group", group_id, member_id, group_instance_id, protocol_type, protocols,
@@ -211,7 +226,7 @@ class GroupCoordinator(ConsumerGroupRequests):
         protocol_type: str | None = None,
         protocol_name: str | None = None,
         assignments: Any = (),
-    ) -> Pending[Any]:
+    ) -> Pending[SyncGroupResponse]:
         """Send SyncGroup; ``assignments``: mapping from member id to bytes."""
         return self._ask(
             "sync_group", group_id, generation_id, member_id, group_instance_id, protocol_type,
@@ -226,13 +241,15 @@ class GroupCoordinator(ConsumerGroupRequests):
         member_id: str = "",
         *,
         group_instance_id: str | None = None,
-    ) -> Any:
+    ) -> HeartbeatResponse | Any:
         """Send Heartbeat."""
         fields = group_id, generation_id, member_id, group_instance_id
         return now_or_later(self._ask("heartbeat", *fields))
 
     @called
-    def leave_group(self, group_id: str | None = None, members: Any = ()) -> Any:
+    def leave_group(
+        self, group_id: str | None = None, members: Any = ()
+    ) -> LeaveGroupResponse | Any:
         """Send LeaveGroup; each member is an id or a pair of id and group instance id."""
         return now_or_later(self._ask("leave_group", group_id, members))
 
@@ -247,7 +264,7 @@ class GroupCoordinator(ConsumerGroupRequests):
         group_instance_id: str | None = None,
         version: int = 9,
         retention_time_ms: int = -1,
-    ) -> Pending[Any]:
+    ) -> Pending[OffsetCommitResponse]:
         """Send OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``.
 
         ``version`` and ``retention_time_ms`` matter since Kafka 4.1 only.
@@ -269,7 +286,7 @@ class GroupCoordinator(ConsumerGroupRequests):
         member_id: str = "",
         group_instance_id: str | None = None,
         version: int = 4,
-    ) -> Pending[Any]:
+    ) -> Pending[TxnOffsetCommitResponse]:
         """Send TxnOffsetCommit; readers see the offsets once :meth:`end_txn` commits."""
         return self._ask(
             "txn_offset_commit", group_id, generation_id, member_id, group_instance_id, offsets,
@@ -290,7 +307,7 @@ class GroupCoordinator(ConsumerGroupRequests):
         require_stable: bool = False,
         member_id: str | None = None,
         member_epoch: int = -1,
-    ) -> Any:
+    ) -> OffsetFetchResponse | Any:
         """Send OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all.
 
         Since Kafka 4.1 a consumer group checks the member and its epoch.
@@ -300,25 +317,33 @@ class GroupCoordinator(ConsumerGroupRequests):
         )
 
     @called
-    def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
+    def offset_delete(
+        self, group_id: str | None = None, partitions: Any = ()
+    ) -> OffsetDeleteResponse | Any:
         """Send OffsetDelete; ``partitions``: pairs of topic and partition."""
         return now_or_later(self._ask("offset_delete", group_id, partitions))
 
     @called
-    def describe_group(self, group_id: str | None = None, *, version: int = 5) -> Any:
+    def describe_group(
+        self, group_id: str | None = None, *, version: int = 5
+    ) -> DescribeGroupResponse:
         """Send DescribeGroups for one group; from version 6 on an unknown one is an error."""
-        return self._ask("describe_group", group_id, version).response
+        answered: Pending[DescribeGroupResponse] = self._ask("describe_group", group_id, version)
+        return answered.response
 
     @called
-    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Any:
+    def list_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> ListGroupsResponse:
         """Send ListGroups for groups in these states and of these types; an empty list: any.
 
         ``types`` matter since Kafka 4.1 only.
         """
-        return self._ask("list_groups", states, types).response
+        answered: Pending[ListGroupsResponse] = self._ask("list_groups", states, types)
+        return answered.response
 
     @called
-    def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
+    def delete_groups(self, group_ids: Iterable[str] = ()) -> DeleteGroupsResponse | Any:
         return now_or_later(self._ask("delete_groups", group_ids))
 
     @called
@@ -417,11 +442,11 @@ class GroupCoordinator(ConsumerGroupRequests):
     # State
 
     @property
-    def events(self) -> list[Any]:
+    def events(self) -> list[Event]:
         """The events since the last :meth:`take_events`, in order."""
         return self._outbox.events
 
-    def take_events(self) -> list[Any]:
+    def take_events(self) -> list[Event]:
         """Return :attr:`events` and begin a new list."""
         return self._outbox.take()
 

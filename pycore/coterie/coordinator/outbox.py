@@ -12,7 +12,7 @@ from coterie._core.coordinator.runtime import AppendOp
 from coterie.coordinator.inflight import Appends
 from coterie.coordinator.pending import OnComplete, Pending, PendingAppend
 from coterie.errors import CoterieError
-from coterie.events import Response, Unanswered
+from coterie.events import Event, Response, Unanswered
 
 _ANSWERS = (Response, Unanswered)
 
@@ -20,12 +20,12 @@ _ANSWERS = (Response, Unanswered)
 class Outbox:
     """Events in order, requests without an answer, and unfinished appends."""
 
-    def __init__(self, on_event: Callable[[Any], None] | None, on_complete: OnComplete) -> None:
-        self.events: list[Any] = []
+    def __init__(self, on_event: Callable[[Event], None] | None, on_complete: OnComplete) -> None:
+        self.events: list[Event] = []
         self.waiting: dict[int, Pending[Any]] = {}
         self.appends = Appends()
         self._on_event, self._on_complete = on_event, on_complete
-        self._fresh: deque[Any] = deque()  # events not yet settled or reported
+        self._fresh: deque[Event] = deque()  # events not yet settled or reported
         self._begun: deque[AppendOp] = deque()
         self._calling = False  # a function of the caller runs; it must not call back
 
@@ -44,7 +44,7 @@ class Outbox:
         finally:
             self._calling = outer
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[Event]:
         events, self.events = self.events, []
         return events
 

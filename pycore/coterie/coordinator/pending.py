@@ -9,7 +9,7 @@ from coterie._core.coordinator.runtime import AppendOp, Outputs
 from coterie.base.arguments import called, function, within
 from coterie.coordinator.fields import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown
-from coterie.events import Response, Unanswered
+from coterie.events import Event, Response, Unanswered
 from coterie.values import Error
 
 T = TypeVar("T")
@@ -64,8 +64,12 @@ class Pending(Generic[T]):
         return f"<Pending {self.op} {self.id}: {self._response or self.status}>"
 
 
-def now_or_later(pending: Pending[T]) -> T | Pending[T]:
-    """Return the response; what waits for an append that has not finished: the Pending itself."""
+def now_or_later(pending: Pending[T]) -> T | Any:
+    """Return the response; what waits for an append that has not finished: the Pending itself.
+
+    That comes with deferred appends only, so it is ``Any`` to a type checker: callers of others
+    need not look for it.
+    """
     try:
         return pending.response
     except NotAnswered:
@@ -158,6 +162,6 @@ class TraceOutput:
         """Return the lines of the trace's output, as :func:`coterie.run_trace` yields them."""
         return self._outputs.lines()
 
-    def events(self) -> list[Any]:
+    def events(self) -> list[Event]:
         """Return the events, with causes and with the requests that were never answered."""
         return self._outputs.events()

@@ -310,8 +310,7 @@ class _Replay:
             self.count_evictions(events)
         for event in events:
             self.events.append(event)
-            client = self.owner.get(event.id) if isinstance(event, Response) else None
-            if client is None:
+            if not isinstance(event, Response) or (client := self.owner.get(event.id)) is None:
                 continue
             answer, recorded = event.response, self.answers.get(event.id)
             if event.op == "join_group":

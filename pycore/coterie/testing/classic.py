@@ -16,7 +16,7 @@ from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.testing.assignors import ASSIGNORS
 from coterie.testing.member import INT32_MAX, Member, refusal
-from coterie.values import Error
+from coterie.values import Error, JoinGroupResponse, SyncGroupResponse
 
 
 class ClassicMember(Member, protocol="classic"):
@@ -47,8 +47,8 @@ class ClassicMember(Member, protocol="classic"):
                 f"session_timeout_ms {self.session_timeout_ms}"
             )
         self.generation_id, self.member_id = -1, ""
-        self.joining: Pending[Any] | None = None
-        self.syncing: Pending[Any] | None = None
+        self.joining: Pending[JoinGroupResponse] | None = None
+        self.syncing: Pending[SyncGroupResponse] | None = None
         self.needs_join = True
 
     @property
@@ -56,7 +56,7 @@ class ClassicMember(Member, protocol="classic"):
         """Whether it has synced and knows of no later rebalance."""
         return not (self.needs_join or self.joining or self.syncing or self.crashed)
 
-    def join(self) -> Pending[Any]:
+    def join(self) -> Pending[JoinGroupResponse]:
         """Send JoinGroup; after MEMBER_ID_REQUIRED, send it again with the new id."""
         self._alive()
         for _ in range(2):
@@ -82,7 +82,7 @@ class ClassicMember(Member, protocol="classic"):
         self.joining, self.syncing, self.needs_join = pending, None, False
         return pending
 
-    def sync(self) -> Pending[Any]:
+    def sync(self) -> Pending[SyncGroupResponse]:
         """Send SyncGroup for the generation of the last join; a leader assigns partitions."""
         self._alive()
         if self.joining is None or not self.joining.done:
@@ -92,7 +92,7 @@ class ClassicMember(Member, protocol="classic"):
         if answer.members and not answer.skip_assignment:
             plans = self._assign(answer)
         self.joining = None
-        self.syncing = self.coordinator.sync_group(
+        pending = self.syncing = self.coordinator.sync_group(
             self.group_id,
             self.generation_id,
             self.member_id,
@@ -103,7 +103,7 @@ class ClassicMember(Member, protocol="classic"):
         )
         self._log("sync", self.generation_id)
         self._take_sync()
-        return self.syncing or self._synced
+        return pending
 
     def poll(self) -> None:
         """Act as a consumer's poll: take answers, heartbeat if due, rejoin if necessary."""
@@ -145,7 +145,7 @@ class ClassicMember(Member, protocol="classic"):
             self._forget_positions()
             self._call(how, partitions)
 
-    def _assign(self, answer: Any) -> dict[str, bytes]:
+    def _assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         """Assign as the chosen assignor does; a topic that this member does not know has one."""
         subscriptions = {
             m.member_id: replace(
@@ -169,11 +169,11 @@ class ClassicMember(Member, protocol="classic"):
         self.joining = None
         self._refused("join", error)
 
-    def sync_answer(self) -> Any:
+    def sync_answer(self) -> SyncGroupResponse | None:
         """Return the answer to the last sync, or None."""
         return self._synced.response if self._synced and self._synced.done else None
 
-    _synced: Any = None
+    _synced: Pending[SyncGroupResponse] | None = None
 
     def _take_sync(self) -> None:
         if self.syncing is None or self.syncing.status == "waiting":

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Signature, signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 from coterie.base.arguments import function, sequence, text, whole, within
 from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.testing.assignors import Partitions
 from coterie.testing.assignors.base import flat
-from coterie.values import Error
+from coterie.values import Error, OffsetCommitResponse
 
 INT32_MAX = 2**31 - 1
 MOST_PARTITIONS = 1_000_000  # of a topic: more is a mistake that would exhaust the memory
@@ -91,11 +92,12 @@ class Member:
         if protocol:
             Member._of_protocol[protocol] = cls
 
-    def __new__(cls, *_: Any, protocol: str = "classic", **__: Any) -> Member:
+    def __new__(cls, *_: Any, protocol: str = "classic", **__: Any) -> Self:
         if not isinstance(protocol, str) or protocol not in Member._of_protocol:
             known = ", ".join(map(repr, Member._of_protocol))
             raise ArgumentError(f"protocol must be one of {known}, not {shown(protocol)}")
-        return super().__new__(Member._of_protocol[protocol] if cls is Member else cls)
+        kind = Member._of_protocol[protocol] if cls is Member else cls
+        return cast("Self", super().__new__(kind))
 
     def __init__(
         self,
@@ -184,7 +186,7 @@ class Member:
         """Leave the group; the next :meth:`poll` joins again."""
         raise NotImplementedError
 
-    def commit(self, offsets: Mapping[tuple[str, int], Any]) -> Any:
+    def commit(self, offsets: Mapping[tuple[str, int], Any]) -> Pending[OffsetCommitResponse]:
         """Commit offsets as a member; return the :class:`Pending` answer."""
         self._alive()
         return self.coordinator.offset_commit(

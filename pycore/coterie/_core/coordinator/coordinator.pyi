@@ -6,6 +6,7 @@ from coterie._core.coordinator.classic.group import GroupMetadata
 from coterie._core.coordinator.offsets import Trace
 from coterie._core.coordinator.runtime import AppendOp, CallerLog, DirectLog, MemoryLog, Outputs
 from coterie._core.structures.offsets import OffsetMap
+from coterie.events import Event
 
 @final
 class Coordinator:
@@ -103,7 +104,7 @@ class Coordinator:
         """Return the offsets of a group of any type, or None if it has had no commits."""
     def take_outputs(self) -> Outputs:
         """Return the output rows since the last call."""
-    def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
+    def take_events(self, events: list[Event], fresh: deque[Event]) -> None:
         """Append the events since the last call to both, or to neither if interrupted."""
     def take_rows(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
         """Return the responses since the last call; see ``Outputs.taken``."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, final
 
 from coterie.errors import CoterieError
+from coterie.events import Event
 
 def response_of(op: int, error: int, payload: Any) -> Any:
     """Return the response of an operation, as one of :mod:`coterie.values`."""
@@ -22,7 +23,7 @@ class Outputs:
     def __len__(self) -> int: ...
     def clear(self) -> None:
         """Forget every row."""
-    def events(self) -> list[Any]:
+    def events(self) -> list[Event]:
         """Return each row as an event of :mod:`coterie.events`."""
     def taken(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
         """Return the answers as (request's id, number of the error, payload, event).
