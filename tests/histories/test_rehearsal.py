@@ -21,6 +21,7 @@ from coterie.histories.rehearsal.play import Play
 from coterie.histories.rehearsal.result import rehearse
 from coterie.histories.rehearsal.variants import read_variant
 from coterie.insight import answering
+from coterie.insight.groups.departures import ways_of
 from coterie.insight.question_engine import QuestionRequest
 from coterie.insight.questions import generations
 from coterie.log.folders import find_segments
@@ -227,6 +228,7 @@ def member(**changed):
 
 def generation(at, **changed):
     fields = {"event": "generation", "timestamp": at, "joined_at": None, "generation": 1}
+    fields["departures"] = []
     return fields | {"protocol": "range", "causes": [], "members": [member(**changed)]}
 
 
@@ -250,28 +252,42 @@ def test_whatever_a_member_says_it_is_played(changed):
 
 
 @pytest.mark.parametrize(
-    ("what", "detail", "how", "earlier_ms"),
+    ("way", "how", "earlier_ms"),
     [
-        ("left", None, "close", 0),
-        ("left_or_evicted", "perhaps clean closes (last commit 1.0 s before)", "close", 0),
-        ("evicted", None, "crash", 10_000),
-        ("left_or_evicted", "perhaps an eviction (last commit 9.0 s before)", "crash", 10_000),
-        ("left_or_evicted", "perhaps evictions (last commit 9.0 s before)", "crash", 10_000),
-        ("left_or_evicted", "perhaps poll timeouts (gone 60.0 s after)", "pause", 60_000),
-        ("left_or_evicted", "perhaps poll timeouts or evictions (gone)", "pause", 60_000),
+        ("clean close", "close", 0),
+        ("eviction", "crash", 10_000),
+        ("poll timeout", "pause", 60_000),
+        ("poll timeout or eviction", "pause", 60_000),
+        (None, "close", 0),
     ],
 )
-def test_a_departure_is_played_as_its_cause_says(what, detail, how, earlier_ms):
-    """Also if several members left alike, whose causes are in the plural."""
+def test_a_departure_is_played_as_its_record_suggests(way, how, earlier_ms):
     members = [member(member_id=name, client_id=name, session_timeout_ms=10_000) for name in "abc"]
-    causes = [{"what": what, "detail": detail, "member_id": name} for name in "bc"]
+    ways = [{"member_id": name, "how": way} for name in "bc" if way]
     first = generation(0) | {"members": members}
-    last = generation(600_000) | {"generation": 2, "members": members[:1], "causes": causes}
-    ends = [one for one in read_history("g", [first, last]).ops if one["op"] != "start"]
+    last = generation(600_000) | {"generation": 2, "members": members[:1], "departures": ways}
+    of = read_history("g", [first, last])
+    ends = [one for one in of.ops if one["op"] != "start"]
     began = LEAD_MS + 600_000 - HEARTBEAT_MS // 2 + STEP_MS
     assert [(one["op"], one["consumer"], one["at"]) for one in ends] == [
         (how, name, began - earlier_ms) for name in "bc"
     ]
+    assert bool(of.unknown) == (way is None)
+
+
+@pytest.mark.parametrize(
+    ("cause", "way"),
+    [
+        ({"what": "left", "detail": None}, "clean close"),
+        ({"what": "left", "detail": "consumer poll timeout has expired."}, "poll timeout"),
+        ({"what": "evicted", "detail": None}, "eviction"),
+        ({"what": "restarted_evicted", "member_id": "new", "detail": "m"}, "eviction"),
+        ({"what": "left_or_evicted", "detail": None}, None),
+    ],
+)
+def test_a_brokers_log_says_how_a_member_left(cause, way):
+    row = {"causes": [{"member_id": "m"} | cause]}
+    assert ways_of(row) == ({"m": way} if way else {})
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,16 @@ LEAST_HEARTBEAT_MS = 10
 LEAST_SESSION_MS = 3  # of clients with three heartbeats a session
 INITIAL_DELAY_MS = 3_000  # Kafka's group.initial.rebalance.delay.ms
 STEP_MS = 10  # between what happens together: a start comes before a close
-NO_TOPIC = "(none)"  # for a subscription without topics: no topic can have this name
 CLOSED, CRASHED, PAUSED = "close", "crash", "pause"
+EVICTION = "eviction"
+RESTARTED = ("restarted", "restarted_left", "restarted_evicted")  # causes; their detail: the old id
+ENDS = {  # how a member left, as of the question -> op, and the timeout that it took
+    "clean close": (CLOSED, None),
+    EVICTION: (CRASHED, "session_timeout_ms"),
+    "poll timeout": (PAUSED, "rebalance_timeout_ms"),
+    "poll timeout or eviction": (PAUSED, "rebalance_timeout_ms"),
+}
+NO_TOPIC = "(none)"  # for a subscription without topics: no topic can have this name
 Row = Mapping[str, Any]
 Owned = dict[str, list[int]]
 
@@ -141,7 +149,7 @@ class _Reader:
         joined = (row["joined_at"] or row["timestamp"]) - self.history.origin_ms
         joined = min(max(joined, self.before_ms + 1), max(at, self.before_ms + 1))
         members = {member["member_id"]: member for member in row["members"]}
-        causes = {cause["member_id"]: cause for cause in row["causes"]}
+        ways = {one["member_id"]: one["how"] for one in row["departures"]}
         new = [member for member in members if member not in self.members]
         gone = [member for member in self.members if member not in members]
         lead_ms = self.heartbeat_ms // 2 if self.members else INITIAL_DELAY_MS
@@ -151,14 +159,25 @@ class _Reader:
         self._grow(members.values(), began)
         replaced = {self._instance(self.members[one]): one for one in gone}
         replaced.pop(None, None)
+        restarted = {
+            cause["member_id"]: cause["detail"]
+            for cause in row["causes"]
+            if cause["what"] in RESTARTED and cause["detail"] in gone
+        }
         for member in new:
             former = replaced.get(self._instance(members[member]))
+            at = began
             if former is not None:  # a static member that comes back: the old one goes first
                 self._end(former, CLOSED, began)
                 gone.remove(former)
-            self._start(member, members[member], row["protocol"], began)
+            elif ways.get(died := restarted.get(member, "")) == EVICTION:
+                # It came back soon, and the group waited until the session of the dead one ended.
+                gone.remove(died)
+                self._leave(died, EVICTION, began + STEP_MS)
+                at = began + 2 * STEP_MS - self.members[died]["session_timeout_ms"]
+            self._start(member, members[member], row["protocol"], at)
         for member in gone:
-            self._leave(member, causes.get(member), began + STEP_MS)
+            self._leave(member, ways.get(member), began + STEP_MS)
         self._changes(members, row, began, changed=bool(new or gone))
         self.members = members
         owners = {self.names[one]: _owned(member) for one, member in members.items()}
@@ -230,18 +249,12 @@ class _Reader:
         topics = dict.fromkeys(_topics(member), 1)
         self._op(at, "start", consumer=name, subscription=topics, config=config)
 
-    def _leave(self, member_id: str, cause: Row | None, at: int) -> None:
-        """End a member as the cause of its departure says."""
-        member = self.members[member_id]
-        what, detail = (cause or {}).get("what"), str((cause or {}).get("detail"))
-        if "poll timeout" in detail:  # or both: "perhaps a poll timeout or an eviction"
-            self._end(member_id, PAUSED, at - member["rebalance_timeout_ms"])
-        elif what in ("evicted", "restarted_evicted") or "eviction" in detail:
-            self._end(member_id, CRASHED, at - member["session_timeout_ms"])
-        else:
-            if what not in ("left", "restarted_left") and "clean close" not in detail:
-                self.history.unknown["departures: closed or evicted"] += 1
-            self._end(member_id, CLOSED, at)
+    def _leave(self, member_id: str, way: str | None, at: int) -> None:
+        """End a member in one of the ways of ``ENDS``; None: it is not known."""
+        if way is None:
+            self.history.unknown["departures: closed or evicted"] += 1
+        how, timeout = ENDS[way or "clean close"]
+        self._end(member_id, how, at - (self.members[member_id][timeout] if timeout else 0))
 
     def _end(self, member_id: str, how: str, at: int) -> None:
         name = self.names.pop(member_id)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from coterie.insight.groups.causes import RECORDS, counted
+from coterie.insight.groups.causes import RECORDS, RESTARTED, counted
 
 DEPARTURES = "departures"
 POLL_TIMEOUT, CLEAN_CLOSE, EVICTION = "poll timeout", "clean close", "eviction"
@@ -116,13 +116,18 @@ def between(times_ms: list[int]) -> str:
 
 
 def add_suggestions(row: Row, departures: Mapping[str, Departure]) -> bool:
-    """Add to the causes of a row how its members seem to have left; return whether any does."""
+    """Add to a row and its causes how its members seem to have left; return whether a cause has it.
+
+    The row gets ``suggested``: one of ``WAYS`` by member id.
+    """
+    ways = {member_id: suggested(departure) for member_id, departure in departures.items()}
+    row["suggested"] = {member_id: way for member_id, way in ways.items() if way is not None}
     by_way: dict[str, list[tuple[Row, Departure]]] = {}
     for cause in row["causes"]:
         departure = departures.get(cause["member_id"])
         if departure is None or (cause["what"], cause["source"]) != ("left_or_evicted", RECORDS):
             continue
-        what = suggested(departure)
+        what = ways[cause["member_id"]]
         if what is not None:
             by_way.setdefault(what, []).append((cause, departure))
     for what, alike in by_way.items():
@@ -130,6 +135,24 @@ def add_suggestions(row: Row, departures: Mapping[str, Departure]) -> bool:
         for cause, _ in alike:
             cause["detail"] = f"perhaps {named(what, len(alike))} ({text})"
     return bool(by_way)
+
+
+def ways_of(row: Row) -> dict[str, str]:
+    """Return how the members that a row lacks left: one of ``WAYS`` by member id.
+
+    As a broker's log says, else as the times suggest; those of which neither is known are left out.
+    """
+    ways = dict(row.get("suggested") or {})
+    for cause in row["causes"]:
+        member_id = cause["detail"] if cause["what"] in RESTARTED else cause["member_id"]
+        if cause["what"] in ("evicted", "restarted_evicted"):
+            ways[member_id] = EVICTION
+        elif cause["what"] in ("left", "restarted_left"):
+            # The client's reason: "consumer poll timeout has expired."
+            ways[member_id] = (
+                POLL_TIMEOUT if POLL_TIMEOUT in (cause["detail"] or "") else CLEAN_CLOSE
+            )
+    return ways
 
 
 def named(what: str, number: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from coterie.base.consumer_protocol import read_subscription
 from coterie.errors import CorruptData
 from coterie.insight.groups.causes import CAUSE
+from coterie.insight.groups.departures import ways_of
 from coterie.insight.groups.timeline import DELETED, EMPTY, GENERATION
 from coterie.insight.questions.explain import Parameters, PartitionTimelines, aggregates
 from coterie.insight.records.partition_view import PartitionView
@@ -41,6 +42,7 @@ FIELDS = {
     "joined_at": "timestamp",  # when the joins were complete; null: not known
     "protocol": "string",
     "causes": [CAUSE],
+    "departures": [{"member_id": "string", "how": "string"}],  # where known; how: of WAYS
     "members": [MEMBER],
 }
 Row = dict[str, Any]
@@ -63,6 +65,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
             index = index_of.get(event["log_offset"])
             row = {name: event.get(name) for name in FIELDS}
             row |= {"group_id": group, "causes": event.get("causes", []), "members": []}
+            ways = ways_of(row | {"suggested": event.get("suggested")})
+            row["departures"] = [{"member_id": one, "how": how} for one, how in ways.items()]
             if history is not None and index is not None:
                 row["joined_at"] = history.generations[index]["current_state_timestamp"]
                 state = history.state(index)
