@@ -19,7 +19,7 @@ LEAST = {
     },
     "watch": {"--sample-end-offsets": 1, "--interval": 0.05},
     "records": {"--partition": 0, "--offset": 0},
-    "rehearse": {"--plays": 1},
+    "rehearse": {"--moments": 0, "--plays": 1},
 }  # fmt: skip
 # What is read or written as one file; logs and outputs may be folders.
 FILES = {"--command-config", "--tls-cert", "--tls-key", "--tls-client-ca", "--basic-auth",

@@ -9,6 +9,7 @@ from operator import itemgetter
 import click
 
 from coterie.base.printable import printable
+from coterie.base.times import format_time
 from coterie.cli import question_command
 from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed, say
@@ -22,6 +23,7 @@ from coterie.insight.question_engine import Row
 from coterie.insight.questions import generations
 
 HEADINGS = ("VARIANT", "REBALANCES", "UNOWNED", "LONGEST", "SETTLING", "ENDED", "REQUESTS", "BYTES")
+MOMENT_HEADINGS = ("VARIANT", "TIME", "WHAT BEGAN IT", "LASTED", "UNOWNED", "LONGEST", "ENDED")
 PARTS = {  # a column of ranges -> its unit
     "rebalances": 1,
     "unowned_ms": 1000,
@@ -51,6 +53,13 @@ PARTS = {  # a column of ranges -> its unit
     help="The release of the brokers that wrote the log.",
 )
 @click.option(
+    "--moments",
+    type=click.IntRange(0, 1000),
+    default=result.MOMENTS,
+    show_default=True,
+    help="How many of the moments that are worse than today are shown of each variant, the worst.",
+)
+@click.option(
     "--plays",
     type=click.IntRange(1, 1000),
     default=3,
@@ -63,6 +72,7 @@ def command(
     log_zone: str,
     variants: tuple[str, ...],
     kafka: str,
+    moments: int,
     plays: int,
     options: question_command.Options,
 ) -> None:
@@ -90,7 +100,7 @@ def command(
         history = _history(group, list(itertools.chain.from_iterable(parts)))
         if history is not None:
             trusted = {"trusted_from": parts[0][0]["trusted_from"]}
-            played = result.rehearse(history, chosen, kafka=kafka, plays=plays)
+            played = result.rehearse(history, chosen, kafka=kafka, plays=plays, moments=moments)
             rows += [row | trusted for row in played]
     if by_group and not rows:
         raise Failed("there is no group that can be rehearsed")
@@ -119,18 +129,61 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
         kinds = ["string", *["int64"] * 4, "string", "int64", "int64"]
         yield tables.Table(title, HEADINGS, kinds, columns)
         yield "\n".join(_notes(of_group[0])) + "\n"
+        yield from _moments(of_group)
+
+
+def _moments(rows: list[Row]) -> Iterator[tables.Piece]:
+    """Yield a table of the moments that are worse than as it was, and how many are left out."""
+    lines = [
+        [
+            printable(row["variant"]),
+            format_time(moment["timestamp"]),
+            printable(moment["cause"]),
+            _more(moment, "lasted"),
+            _more(moment, "unowned"),
+            _more(moment, "longest_unowned"),
+            _ended(moment["refused"]),
+        ]
+        for row in rows
+        for moment in row["moments"]
+    ]
+    if lines:
+        columns = [list(column) for column in zip(*lines, strict=True)]
+        kinds = [tables.NAME, "timestamp", "string", *["int64"] * 3, "string"]
+        yield tables.Table("worse than as it was", MOMENT_HEADINGS, kinds, columns)
+        yield "in the worst play; (how much more than in any play as it was); all in s\n"
+    variants = [row for row in rows if row["worse_moments"] is not None]
+    left_out = [
+        f"{more:,} of {printable(row['variant'])}"
+        for row in variants
+        if (more := row["worse_moments"] - len(row["moments"]))
+    ]
+    if left_out:
+        yield f"moments left out, which are less bad: {', '.join(left_out)}\n"
+    elif variants and not lines:
+        yield "no moment is worse than as it was\n"
+
+
+def _more(moment: Row, name: str) -> str:
+    """Return the seconds of a moment, and how many more they are than in the history."""
+    value, more = moment[f"{name}_ms"] / 1000, moment[f"{name}_more_ms"] / 1000
+    return f"{value:,.1f} ({more:+,.1f})"
 
 
 def _cells(row: Row) -> list[str]:
-    ended = sum(one["count"] for one in row["refused"])
-    errors = ", ".join(one["error"] for one in row["refused"])
     return [
         printable(row["variant"]),
         *(_range(row, name, unit) for name, unit in PARTS.items()),
-        f"{ended}: {errors}" if ended else "-",
+        _ended(row["refused"]),
         _range(row, "requests", 1),
         _range(row, "record_bytes", 1),
     ]
+
+
+def _ended(refused: list[Row]) -> str:
+    """Return how many clients ended by an error, and by which."""
+    count = sum(one["count"] for one in refused)
+    return f"{count}: {', '.join(one['error'] for one in refused)}" if count else tables.MISSING
 
 
 def _range(row: Row, name: str, unit: int) -> str:

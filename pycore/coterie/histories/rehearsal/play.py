@@ -17,7 +17,8 @@ from typing import Any
 from coterie.base.consumer_protocol import owned_partitions
 from coterie.base.schedule import Schedule
 from coterie.consumer_groups import ConsumerGroupChange
-from coterie.events import Append, Transition
+from coterie.designs.timeline import Timeline
+from coterie.events import Append, Cause, MemberFenced, Transition
 from coterie.histories.choices import Seeded
 from coterie.histories.rehearsal.history import (
     CLOSED,
@@ -27,6 +28,7 @@ from coterie.histories.rehearsal.history import (
     LoggedHistory,
     count_rebalances,
 )
+from coterie.histories.rehearsal.moments import REBALANCE, Moment, Moments
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.errors import KafkaError, WakeupError
 from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY
@@ -43,6 +45,10 @@ LATE_MS = 3_600_000  # what a variant brings after the end of the log is played 
 CONSUMER_SESSION_MS = 45_000  # Kafka's group.consumer.session.timeout.ms
 CONSUMER_HEARTBEAT_MS = 5_000  # and group.consumer.heartbeat.interval.ms
 FOREVER_MS = 2**31 - 1
+THEIR_OWN = {  # causes that are the doing of the member that an event names
+    *(Cause.JOIN, Cause.LEAVE, Cause.SESSION_TIMEOUT, Cause.REBALANCE_TIMEOUT),
+    *(Cause.SYNC_TIMEOUT, Cause.STATIC_RETURN),
+}
 Place = tuple[str, int]
 _CLASSIC_GROUP = b"\0\2"  # the version of the key of a classic group's record
 
@@ -64,6 +70,11 @@ class Played:
         end of the play.
     refused : Counter
         Errors that ended a client, by name.
+    moments : list of Moment
+        When the group was not at rest, in order.
+    timeline : Timeline or None
+        Owners and rebalances, as those of a design; ``unowned`` and ``counted`` (topic, partition)
+        begin and end a time without an owner.
     requests, records, record_bytes : int
         The coordinator's load: requests, and what it wrote to the topic for the group.
     """
@@ -74,6 +85,8 @@ class Played:
     longest_unowned_ms: int = 0
     settling_ms: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    moments: list[Moment] = field(default_factory=list)
+    timeline: Timeline | None = None
     requests: int = 0
     records: int = 0
     record_bytes: int = 0
@@ -168,8 +181,11 @@ class _Owners:
     def cover(self, places: Iterable[Place]) -> None:
         """Count partitions from now on, if they have subscribers and no owner."""
         for place in places:
-            if self._subscribers[place[0]] and not self._owner_count[place]:
-                self._since.setdefault(place, self._play.now_ms)
+            counts = self._subscribers[place[0]] and not self._owner_count[place]
+            if counts and place not in self._since:
+                self._since[place] = self._play.now_ms
+                self._play.moments.unowned(place)
+                self._play.note("unowned", "", place)
 
     def take(self, life: _Life, places: list[TopicPartition]) -> None:
         owned = self._owned.setdefault(life, set())
@@ -178,6 +194,7 @@ class _Owners:
                 owned.add(place)
                 self._owner_count[place] += 1
                 self._end(place)
+                self._play.note("owns", life.name, place)
         self._play.changed(bool(places))
 
     def give(self, life: _Life, places: Iterable[Place]) -> None:
@@ -185,6 +202,8 @@ class _Owners:
         given = owned & {(topic, number) for topic, number in places}
         owned -= given
         self._owner_count.subtract(given)
+        for place in sorted(given):
+            self._play.note("gives_up", life.name, place)
         self.cover(sorted(given))
         self._play.changed(bool(given))
 
@@ -204,6 +223,8 @@ class _Owners:
             result = self._play.result
             result.unowned_ms += passed_ms
             result.longest_unowned_ms = max(result.longest_unowned_ms, passed_ms)
+            self._play.note("counted", "", place)
+            self._play.moments.owned(passed_ms, was_last=not self._since)
 
 
 class Play:
@@ -223,6 +244,8 @@ class Play:
         Draws what the log does not say: when in its bounds each event happens, and heartbeats.
     ordered : bool
         Whether what the log puts in order waits for the generations before it.
+    timeline : bool
+        Whether to follow owners and rebalances.
     """
 
     def __init__(
@@ -234,9 +257,11 @@ class Play:
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
         ordered: bool = False,
+        timeline: bool = False,
     ) -> None:
         self.history, self.protocol, self.settings = history, protocol, dict(settings or {})
-        self.result = Played()
+        self.result = Played(timeline=Timeline() if timeline else None)
+        self.moments = Moments(lambda: self.now_ms)
         self.schedule = Schedule()
         self.owners = _Owners(self)
         self._ordered, self._choices = ordered, Seeded(seed)
@@ -246,6 +271,7 @@ class Play:
         self._busy_until_ms = 0
         self._unstable_since_ms: int | None = None
         self._epoch = 0
+        self._fenced: str | None = None  # the member that a timeout has just removed
         self._lives: dict[str, _Life] = {}
         self._made_ids = 0
         self._ids: dict[str, list[str]] = {}  # ids of the log for the next members, by client
@@ -298,6 +324,7 @@ class Play:
         self._settled()  # or it has not until the end
         self.result.rebalances += count_rebalances(self.result.generations)
         self.result.requests += coordinator.requests
+        self.result.moments = self.moments.done
         return self.result
 
     def _drawn(self) -> list[dict[str, Any]]:
@@ -372,6 +399,7 @@ class Play:
         kind, name = op["op"], op.get("consumer", "")
         life = self._lives.get(name)
         self.changed()
+        self.moments.happened(op)
         if kind == "start":
             self._start(name, op)
         elif kind == "coordinator_stop":
@@ -428,6 +456,7 @@ class Play:
     def ended(self, life: _Life, error: KafkaError) -> None:
         """Take note that a client has thrown: its application ends."""
         self.result.refused[type(error).__name__] += 1
+        self.moments.refused(life.name, type(error).__name__)
         self.owners.give_all(life)
         self._over(life, 0)
 
@@ -441,6 +470,8 @@ class Play:
     def _on_event(self, event: Any) -> None:
         if isinstance(event, Transition | ConsumerGroupChange):
             self._group_changed(event)
+        elif isinstance(event, MemberFenced):
+            self._fenced = event.member_id
         if not isinstance(event, Append):
             return
         self.result.records += 1
@@ -456,8 +487,16 @@ class Play:
             self._settled()
         elif self._unstable_since_ms is None:
             self._unstable_since_ms = self.now_ms
+            member_id = self._fenced
+            if isinstance(event, Transition):
+                member_id = event.member_id if event.cause in THEIR_OWN else None
+            self.moments.begin(REBALANCE, self._name_of.get(member_id or ""))
+            self.note("rebalance_began", "")
+        self._fenced = None
         if isinstance(event, ConsumerGroupChange) and event.type == "consumer":
-            self.result.rebalances += event.group_epoch > self._epoch
+            if event.group_epoch > self._epoch:
+                self.result.rebalances += 1
+                self.moments.rebalanced()
             self._epoch = event.group_epoch
             if not event.members:
                 self.owners.settle()
@@ -467,6 +506,12 @@ class Play:
             settling_ms = self.now_ms - self._unstable_since_ms
             self.result.settling_ms = max(self.result.settling_ms, settling_ms)
         self._unstable_since_ms = None
+        self.moments.end(REBALANCE)
+
+    def note(self, kind: str, consumer: str, place: Place | tuple[()] = ()) -> None:
+        """Add to the timeline, if there is one."""
+        if self.result.timeline is not None:
+            self.result.timeline.add(self.now_ms, kind, consumer, *place)
 
     def _generation(self, record: Mapping[str, Any]) -> None:
         members = record["members"]
@@ -478,4 +523,7 @@ class Play:
         }
         if not owners:
             self.owners.settle()
+        before = self.result.generations[-1].generation if self.result.generations else None
+        if record["generation_id"] != before:
+            self.moments.rebalanced()
         self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))

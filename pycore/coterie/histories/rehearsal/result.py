@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
 from coterie.histories.rehearsal.history import Generation, LoggedHistory, count_rebalances
+from coterie.histories.rehearsal.moments import Worse, worse_moments
 from coterie.histories.rehearsal.play import Play, Played
 from coterie.histories.rehearsal.variants import KAFKA, Variant
 
 HISTORY = "as it was"
 RANGES = ("rebalances", "unowned_ms", "longest_unowned_ms", "settling_ms")
 LOAD = ("requests", "records", "record_bytes")
+MOMENTS = 5  # of a variant, the worst
+REFUSED = [{"error": "string", "count": "int64"}]
+MOMENT = {
+    "timestamp": "timestamp",
+    "at_ms": "int64",  # since the begin of the scenario
+    "cause": "string",  # what happened last before it
+    "lasted_ms": "int64",
+    "rebalances": "int64",
+    "partitions": "int64",  # that had no owner in it
+    "unowned_ms": "int64",
+    "longest_unowned_ms": "int64",
+    "refused": REFUSED,
+    "lasted_more_ms": "int64",  # more than in any play of the history
+    "unowned_more_ms": "int64",
+    "longest_unowned_more_ms": "int64",
+    "refused_more": "int64",
+}
 FIELDS = {
     "group_id": "string",
     "variant": "string",  # "as it was": the history itself
@@ -21,18 +40,45 @@ FIELDS = {
     "protocol": "string",
     "plays": "int32",  # each draws anew what the log does not say
     **{f"{name}_{end}": "int64" for name in (*RANGES, *LOAD) for end in ("least", "most")},
-    "refused": [{"error": "string", "count": "int64"}],  # clients that ended by an error, at most
+    "refused": REFUSED,  # clients that ended by an error, at most
     "in_log": "int64",  # rebalances of the log; null: of a variant
     "records_in_log": "int64",  # of the group: a static member that comes back writes one, too
     "same_members": "int64",  # of these the play had with the same members, in the same order
     "same_owners": "int64",  # and with the same partitions for each
     "unknown": [{"what": "string", "count": "int64"}],  # what the log does not say
+    "worse_moments": "int64",  # than in the history, in the worst play; null: of the history
+    "moments": [MOMENT],  # the worst of these
 }
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of the plays of a variant, or of the history itself.
+
+    Attributes
+    ----------
+    row : dict
+        Of ``FIELDS``.
+    shown : Played
+        Of the history, the play that fits best; of a variant, the worst: with the most clients that
+        ended by an error, then the most time without owners.
+    worse : list of Worse
+        Its moments that are worse than in the history, the worst first.
+    """
+
+    row: Row
+    shown: Played
+    worse: list[Worse]
+
+
 def rehearse(
-    history: LoggedHistory, variants: Iterable[Variant], *, kafka: str = KAFKA, plays: int = 3
+    history: LoggedHistory,
+    variants: Iterable[Variant],
+    *,
+    kafka: str = KAFKA,
+    plays: int = 3,
+    moments: int = MOMENTS,
 ) -> list[Row]:
     """Play a history as it was, then under each variant; return a row for each.
 
@@ -46,55 +92,130 @@ def rehearse(
         The release that wrote the log.
     plays : int
         How often each is played, with another seed each time.
+    moments : int
+        At most so many moments of a variant, the worst.
 
     Raises
     ------
     ArgumentError
         A variant does not go with the history.
     """
-    seeds = range(plays)
+    found = outcomes(history, variants, kafka=kafka, plays=plays, moments=moments)
+    return [outcome.row for outcome in found]
+
+
+def outcomes(
+    history: LoggedHistory,
+    variants: Iterable[Variant],
+    *,
+    kafka: str = KAFKA,
+    plays: int = 3,
+    moments: int = MOMENTS,
+    timelines: bool = False,
+) -> Iterator[Outcome]:
+    """Play as :func:`rehearse` does; yield what came out, the history's own first.
+
+    ``timelines``: whether each ``shown`` has its timeline.
+    """
     changed = [(variant, variant.of(history)) for variant in variants]
     as_it_was = Variant(HISTORY, kafka)
-    played = [_play(history, as_it_was, seed, ordered=True) for seed in seeds]
-    fits = [_fit(history.generations, one.generations) for one in played]
-    members, owners = max(fits)
-    rows = [
-        _row(history, as_it_was, played)
-        | {
-            "in_log": count_rebalances(history.generations),
-            "records_in_log": len(history.generations),
-            "same_members": members,
-            "same_owners": owners,
-            "unknown": [{"what": what, "count": n} for what, n in sorted(history.unknown.items())],
-        }
-    ]
+
+    def fit(played: Played) -> tuple[int, int]:
+        return _fit(history.generations, played.generations)
+
+    own, (members, owners), best = _plays(
+        history, as_it_was, fit, plays=plays, timelines=timelines, ordered=True
+    )
+    row = _row(history, as_it_was, own) | {
+        "in_log": count_rebalances(history.generations),
+        "records_in_log": len(history.generations),
+        "same_members": members,
+        "same_owners": owners,
+        "unknown": [{"what": what, "count": n} for what, n in sorted(history.unknown.items())],
+    }
+    yield Outcome(row, best, [])
     for variant, of_variant in changed:
-        rows.append(_row(history, variant, [_play(of_variant, variant, seed) for seed in seeds]))
-    return rows
+        played, _, worst = _plays(of_variant, variant, _harm, plays=plays, timelines=timelines)
+        worse = worse_moments(worst.moments, [one.moments for one in own])
+        row = _row(history, variant, played)
+        row["worse_moments"] = len(worse)
+        row["moments"] = [_moment(history, one) for one in worse[:moments]]
+        yield Outcome(row, worst, worse)
 
 
-def _play(history: LoggedHistory, variant: Variant, seed: int, *, ordered: bool = False) -> Played:
-    return Play(
-        history,
-        kafka=variant.kafka,
-        protocol=variant.protocol,
-        settings=variant.settings,
-        seed=seed,
-        ordered=ordered,
-    ).run()
+def _harm(played: Played) -> tuple[int, int]:
+    return played.refused.total(), played.unowned_ms
+
+
+def _plays(
+    history: LoggedHistory,
+    variant: Variant,
+    rank: Callable[[Played], tuple[int, int]],
+    *,
+    plays: int,
+    timelines: bool,
+    ordered: bool = False,
+) -> tuple[list[Played], tuple[int, int], Played]:
+    """Return all plays, the highest rank, and the first play of that rank.
+
+    Only that one keeps its timeline, and none keeps its generations, which are as large as the log.
+    """
+    played: list[Played] = []
+    ranks: list[tuple[int, int]] = []
+    for seed in range(plays):
+        one = Play(
+            history,
+            kafka=variant.kafka,
+            protocol=variant.protocol,
+            settings=variant.settings,
+            seed=seed,
+            ordered=ordered,
+            timeline=timelines,
+        ).run()
+        ranks.append(rank(one))
+        played.append(one)
+        one.generations.clear()
+        first = ranks.index(max(ranks))
+        for number, other in enumerate(played):
+            if number != first:
+                other.timeline = None
+    return played, max(ranks), played[ranks.index(max(ranks))]
+
+
+def _moment(history: LoggedHistory, worse: Worse) -> Row:
+    moment = worse.moment
+    return {
+        "timestamp": history.origin_ms + moment.at,
+        "at_ms": moment.at,
+        "cause": moment.cause,
+        "lasted_ms": moment.lasted_ms,
+        "rebalances": moment.rebalances,
+        "partitions": moment.partitions,
+        "unowned_ms": moment.unowned_ms,
+        "longest_unowned_ms": moment.longest_ms,
+        "refused": _errors(moment.refused),
+        "lasted_more_ms": worse.lasted_more_ms,
+        "unowned_more_ms": worse.unowned_more_ms,
+        "longest_unowned_more_ms": worse.longest_more_ms,
+        "refused_more": worse.refused.total(),
+    }
+
+
+def _errors(refused: Counter[str]) -> list[Row]:
+    return [{"error": error, "count": count} for error, count in sorted(refused.items())]
 
 
 def _row(history: LoggedHistory, variant: Variant, played: Sequence[Played]) -> Row:
     row: Row = dict.fromkeys(FIELDS)
     row |= {"group_id": history.group, "variant": variant.name, "kafka": variant.kafka}
-    row |= {"protocol": variant.protocol, "plays": len(played), "unknown": []}
+    row |= {"protocol": variant.protocol, "plays": len(played), "unknown": [], "moments": []}
     for name in (*RANGES, *LOAD):
         values = [getattr(one, name) for one in played]
         row[f"{name}_least"], row[f"{name}_most"] = min(values), max(values)
     refused: Counter[str] = Counter()
     for one in played:
         refused |= one.refused
-    row["refused"] = [{"error": error, "count": n} for error, n in sorted(refused.items())]
+    row["refused"] = _errors(refused)
     return row
 
 

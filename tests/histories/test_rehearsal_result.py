@@ -1,0 +1,123 @@
+"""What a rehearsal shows: the moments that are worse than in the history."""
+
+import dataclasses
+import json
+import random
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from coterie.histories.rehearsal.history import LEAD_MS, LoggedHistory
+from coterie.histories.rehearsal.moments import Moment, worse_moments
+from coterie.histories.rehearsal.play import Play
+from coterie.histories.rehearsal.result import rehearse
+from coterie.histories.rehearsal.variants import read_variant
+from support.commandline import coterie_ok
+from support.golden_data import GOLDEN
+
+RESTARTS = GOLDEN / "incidents" / "rolling-restarts" / "log"
+HOUR_MS = 3_600_000
+
+
+def op(kind, consumer, at):
+    fields = {"at": at, "op": kind, "after": 0, "slack_ms": 0, "consumer": consumer}
+    if kind == "start":
+        fields["subscription"] = {"orders": 1}
+        fields["config"] = {
+            "session.timeout.ms": 10_000,
+            "max.poll.interval.ms": 60_000,
+            "partition.assignment.strategy": "range",
+            "client.id": consumer,
+            "member.id": f"{consumer}-{at}",
+        }
+    return fields
+
+
+BOTH = [op("start", "a", 0), op("start", "b", 10)]
+
+
+def history(*ops):
+    ordered = sorted([*BOTH, *ops], key=lambda one: one["at"])
+    return LoggedHistory("g", 1_700_000_000_000, {"orders": 4}, ops=ordered)
+
+
+def moments_under(of, variant):
+    return rehearse(of, [read_variant(variant)], plays=2, moments=99)[1]["moments"]
+
+
+def test_a_crash_is_worse_by_the_longer_session_and_by_nothing_else():
+    """A close beside it stays as it was; each moment names what began it, and when."""
+    of = history(op("close", "b", HOUR_MS), op("start", "c", 2 * HOUR_MS))
+    assert moments_under(of, "session.timeout.ms=45000") == []
+    of = history(op("start", "c", HOUR_MS), op("crash", "b", 2 * HOUR_MS))
+    (moment,) = moments_under(of, "session.timeout.ms=45000")
+    assert moment["cause"] == "b crashed"
+    assert moment["at_ms"] == 2 * HOUR_MS
+    assert moment["timestamp"] == of.origin_ms + 2 * HOUR_MS
+    assert moment["longest_unowned_more_ms"] == pytest.approx(35_000, abs=3_100)  # a heartbeat
+    assert moment["partitions"] <= 4
+    assert moment["refused"] == []
+
+
+def test_a_member_that_stopped_polling_began_what_its_timeout_did():
+    of = history(op("pause", "b", HOUR_MS))
+    causes = [(one.cause, round(one.at / 60_000)) for one in Play(of).run().moments]
+    assert causes == [("a started", 0), ("b stopped polling", 61)]
+
+
+def test_a_restart_that_is_moved_to_another_time_is_compared_with_itself():
+    """Two of four at once, and one after the other: neither costs more than both together."""
+    starts = [op("start", name, place) for place, name in enumerate("abcd")]
+    down = [op("close", name, HOUR_MS + place) for place, name in enumerate("cd")]
+    back = [op("start", name, HOUR_MS + 20_000 + place) for place, name in enumerate("cd")]
+    of = LoggedHistory("g", 0, {"orders": 4}, ops=[*starts, *down, *back])
+    rolling = read_variant("deploy=rolling:120s")
+    assert "d closed" in [one.cause for one in Play(rolling.of(of)).run().moments]
+    assert moments_under(of, rolling.name) == []
+
+
+def test_clients_that_an_error_ends_come_first():
+    early = Moment(0, "a closed", until=9_000, unowned_ms=900_000)
+    late = Moment(500_000, "b started", until=500_000, refused=Counter(GroupMaxSizeReachedError=1))
+    none = Moment(900_000, "c started", until=900_000)
+    assert [one.moment for one in worse_moments([early, late, none], [[]])] == [late, early]
+    same = dataclasses.replace(late, at=501_000, until=501_000)
+    assert worse_moments([late], [[], [same]]) == []  # as bad in one play of the history
+    assert len(worse_moments([late], [[early], []])) == 1
+
+
+def test_moments_sum_up_to_what_the_play_counts():
+    draw = random.Random(63)
+    for _ in range(12):
+        ops, live = [], {"a", "b"}
+        for at in range(100_000, 1_600_000, 100_000):
+            name = draw.choice("abcd")
+            kind = draw.choice(["close", "crash", "pause"]) if name in live else "start"
+            live ^= {name}
+            ops.append(op(kind, name, at + draw.randrange(50_000)))
+        variant = read_variant(draw.choice(["protocol=consumer", "static=true", "kafka=4.4"]))
+        played = Play(
+            variant.of(history(*ops)),
+            kafka=variant.kafka,
+            protocol=variant.protocol,
+            seed=draw.randrange(99),
+        ).run()
+        moments = played.moments
+        assert sum(one.unowned_ms for one in moments) == played.unowned_ms
+        assert sum(one.rebalances for one in moments) == played.rebalances
+        assert max(one.longest_ms for one in moments) == played.longest_unowned_ms
+        assert all(one.until <= after.at for one, after in pairwise(moments))
+
+
+def test_the_worst_moments_are_chosen_and_the_others_counted():
+    ask = "rehearse", RESTARTS, "--group", "eager", "--to", "protocol=consumer", "--format", "json"
+    first, row = json.loads(coterie_ok(*ask, "--moments", "1").stdout)
+    assert first["worse_moments"] is None
+    assert first["moments"] == []
+    (_, whole) = json.loads(coterie_ok(*ask, "--moments", "1000").stdout)
+    assert whole["worse_moments"] == len(whole["moments"]) == row["worse_moments"] > 1
+    assert row["moments"] == whole["moments"][:1]
+    more = [one["unowned_more_ms"] for one in whole["moments"]]
+    assert more == sorted(more, reverse=True)
+    assert all(one["at_ms"] >= LEAD_MS // 2 for one in whole["moments"])
