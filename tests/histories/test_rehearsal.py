@@ -112,8 +112,7 @@ def history(*ops):
 def played(of, variant="session.timeout.ms=10000", seed=0):
     chosen = read_variant(variant)
     changed = chosen.of(of)
-    kafka = {"kafka": chosen.kafka, "protocol": chosen.protocol, "settings": chosen.settings}
-    return Play(changed, seed=seed, **kafka).run()
+    return Play(changed, brokers=chosen.first_brokers, seed=seed).run()
 
 
 @pytest.mark.parametrize("timeout_ms", [10_000, 45_000, 200_000])
@@ -333,7 +332,12 @@ def test_another_protocol_and_release_are_played():
         ("deploy=rolling:" + "9" * 5000, "rolling:30s"),
         ("kafka=4.1,kafka=4.4", "given twice"),
         ("protocol=consumer,session.timeout.ms=9", "a setting of the broker"),
-        ("protocol=consumer,assignor=range", "a setting of the broker"),
+        ("protocol=consumer,assignor=sticky", "there are uniform and range"),
+        ("group.consumer.migration.policy=never", "must be one of"),
+        ("group.consumer.migrationpolicy=disabled", "group.consumer.migration.policy"),
+        ("way=quick", "way=rolling:30s or way=there-and-back:30s"),
+        ("at=2026-01-31T14:05:00Z", "it needs way="),
+        ("way=rolling:30s,at=noon", "at='noon'"),
         ("static=yes", "true and false"),
         ("deploy=fast", "rolling:30s"),
         ("heartbeat.interval.ms=60000", "below"),

@@ -99,8 +99,7 @@ def test_moments_sum_up_to_what_the_play_counts():
         variant = read_variant(draw.choice(["protocol=consumer", "static=true", "kafka=4.4"]))
         played = Play(
             variant.of(history(*ops)),
-            kafka=variant.kafka,
-            protocol=variant.protocol,
+            brokers=variant.first_brokers,
             seed=draw.randrange(99),
         ).run()
         moments = played.moments

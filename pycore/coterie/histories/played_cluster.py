@@ -238,8 +238,10 @@ class PlayedCluster(Cluster):
         super().delete_topic(name)
         self.on_stage("delete_topic", name)
 
-    def fail_over(self, load_ms: int = 100) -> None:
+    def fail_over(self, load_ms: int = 100, *, config: Mapping[str, Any] | None = None) -> None:
         """Let the coordinator load its log again, and refuse requests for so long."""
+        if config is not None:
+            raise CoterieError("config: the brokers of a play keep their settings")
         self.broker.move_coordinator(self.group_id)
         for api in LOADING:
             fault = self.broker.fail(

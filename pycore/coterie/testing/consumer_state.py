@@ -12,11 +12,10 @@ from enum import Enum
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.testing.assignors import Partitions
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
-_numbers: WeakKeyDictionary[GroupCoordinator, dict[str, int]] = WeakKeyDictionary()
+_numbers: WeakKeyDictionary[object, dict[str, int]] = WeakKeyDictionary()
 
 
 class MemberState(Enum):
@@ -45,9 +44,12 @@ class LocalAssignment(NamedTuple):
 NONE = LocalAssignment(-1, {})
 
 
-def new_member_id(coordinator: GroupCoordinator, client_id: str) -> str:
-    """Return the next id of a client: CLIENT:N. Kafka's clients draw a random one."""
-    numbers = _numbers.setdefault(coordinator, {})
+def new_member_id(brokers: object, client_id: str) -> str:
+    """Return the next id of a client: CLIENT:N. Kafka's clients draw a random one.
+
+    ``brokers``: what the client connects to, a cluster or a coordinator.
+    """
+    numbers = _numbers.setdefault(brokers, {})
     numbers[client_id] = numbers.get(client_id, 0) + 1
     return f"{client_id}:{numbers[client_id]}"
 

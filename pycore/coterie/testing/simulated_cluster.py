@@ -10,7 +10,7 @@ from coterie._core.testing.clients import ClientRequest
 from coterie.base.arguments import called, function, milliseconds, sequence, text, within
 from coterie.base.operations import NUMBER, OPERATIONS
 from coterie.base.schedule import Schedule
-from coterie.coordinator.config import CLASSIC_ONLY, KEEPING_TOPIC_IDS
+from coterie.coordinator.config import CLASSIC_ONLY, KEEPING_TOPIC_IDS, coordinator_config
 from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
@@ -93,25 +93,17 @@ class Cluster:
         self._awaiting: dict[int, ClientRequest] = {}  # parked requests, by the id of the answer
         self._settled: list[Any] = []
         self._tick_ms: int | None = None  # when the coordinator runs next
-        now_ms = self.schedule.now_ms
-        make = (
+        self._make_coordinator = (
             CountedCoordinator
             if make_coordinator is None
             else called(function(make_coordinator, "make_coordinator"))
         )
-        self.coordinator = make(config, now_ms, log_sink=OffsetsLog(), on_event=self._on_event)
-        if not isinstance(self.coordinator, GroupCoordinator):
-            made = shown(self.coordinator)
-            raise ArgumentError(f"make_coordinator must make a GroupCoordinator, not {made}")
-        self._core, self._outbox = self.coordinator._core, self.coordinator._outbox
-        self._advance = getattr(self.coordinator, "move", self._advance_recorded)
-        self._beat: Callable[..., Error] = getattr(self.coordinator, "beat", self._beat_recorded)
-        behaviour = self.coordinator.config["coterie.behaviour"]
-        self._has_consumer_groups = behaviour not in CLASSIC_ONLY
-        self._keeps_topic_ids = behaviour in KEEPING_TOPIC_IDS
+        self._log = OffsetsLog()
+        self._config = config
+        self._start_coordinator()
         self._topics: dict[str, Topic] = {}
         for name, partitions in counts.items():
-            self._topics[name] = Topic(name, partitions, now_ms, interval_ms)
+            self._topics[name] = Topic(name, partitions, self.now_ms, interval_ms)
         self.transactions = Transactions(self)
         self._publish()
 
@@ -192,16 +184,40 @@ class Cluster:
 
     # The coordinator
 
-    def fail_over(self, load_ms: int = 100) -> None:
+    def _start_coordinator(self) -> None:
+        """Start a broker, which loads the log."""
+        made = self._make_coordinator(
+            self._config, self.now_ms, log_sink=self._log, on_event=self._on_event
+        )
+        if not isinstance(made, GroupCoordinator):
+            raise ArgumentError(f"make_coordinator must make a GroupCoordinator, not {shown(made)}")
+        self.coordinator = made
+        self._core, self._outbox = made._core, made._outbox
+        self._advance = getattr(made, "move", self._advance_recorded)
+        self._beat: Callable[..., Error] = getattr(made, "beat", self._beat_recorded)
+        behaviour = made.config["coterie.behaviour"]
+        self._has_consumer_groups = behaviour not in CLASSIC_ONLY
+        self._keeps_topic_ids = behaviour in KEEPING_TOPIC_IDS
+
+    def fail_over(self, load_ms: int = 100, *, config: Mapping[str, Any] | None = None) -> None:
         """Let another broker become the coordinator; it loads its log for so long.
 
         Until a client has found the new one it gets NOT_COORDINATOR, and during the load
-        COORDINATOR_LOAD_IN_PROGRESS.
+        COORDINATOR_LOAD_IN_PROGRESS. ``config``: settings that the new broker has instead, such as
+        those of another release.
         """
         milliseconds(load_ms, "load_ms")
+        changed = {**(self._config or {}), **_changes(config)}
         self._move()
         self.node += 1
         self.coordinator.resign()
+        if config is not None:
+            self._after_call()
+            self._config = changed
+            self._start_coordinator()
+            self._tick_ms = None
+            self._publish()
+            self.coordinator.resign()
         self.coordinator.begin_load()
         self.loading = True
         self._after_call()
@@ -329,7 +345,7 @@ class Cluster:
         response = self.coordinator.heartbeat(
             group_id, generation_id, member_id, group_instance_id=group_instance_id
         )
-        return response.error  # type: ignore[no-any-return]
+        return response.error
 
     def _refusal(self, request: ClientRequest, error: Any) -> Any:
         """Return the response to a request that a broker refuses."""
@@ -366,6 +382,12 @@ class Cluster:
             else:
                 found[name, partition] = log.offset_for_time(at, end)
         return found
+
+
+def _changes(config: Any) -> dict[str, Any]:
+    """Return settings of a coordinator once they are checked."""
+    coordinator_config(config)
+    return dict(config or {})
 
 
 def _ends_classic_group(event: Any) -> bool:

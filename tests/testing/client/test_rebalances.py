@@ -8,6 +8,7 @@ import re
 import pytest
 
 from coterie import Error
+from coterie.errors import ConfigError
 from coterie.testing import FencedInstanceIdError, KafkaError
 from support.consumers import Listener, Story
 
@@ -315,6 +316,21 @@ def test_members_go_on_after_a_fail_over():
     assert story.take_calls() == []
     assert len(values) == 180
     assert story.consumers["a"].commit() is None
+
+
+def test_the_new_coordinator_may_be_of_another_release():
+    """Of 3.9, which refuses the consumer protocol, then of 4.4, which knows the group's members."""
+    story = two(RANGE, config={"coterie.behaviour": "3.9"})
+    story.take_calls()
+    story.cluster.fail_over(config={"coterie.behaviour": "4.4"})
+    story.poll(60_000)
+    assert story.take_calls() == []
+    story.start("c", {"group.protocol": "consumer"})
+    story.poll(60_000)
+    assert sorted(story.owned().values()) == [[0], [1], [2]]
+    with pytest.raises(ConfigError):
+        story.cluster.fail_over(config={"coterie.behaviour": "5"})
+    assert not story.cluster.loading
 
 
 def test_a_join_that_a_fail_over_interrupts_is_tried_again():

@@ -18,6 +18,7 @@ from coterie.errors import CoterieError, shown
 from coterie.testing.assignors import ASSIGNORS
 from coterie.testing.member import MOST_PARTITIONS
 
+PROTOCOL = "group.protocol"  # of a start's settings; without it, classic
 LEAD_MS = 60_000  # from the begin of the scenario to the group's first generation
 HEARTBEAT_MS = 3_000  # Kafka's heartbeat.interval.ms
 LEAST_HEARTBEAT_MS = 10
@@ -82,6 +83,12 @@ class LoggedHistory:
     ops: list[dict[str, Any]] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def protocol(self) -> str:
+        """What its consumers speak at the end: ``classic`` or ``consumer``."""
+        starts = [op["config"] for op in self.ops if op["op"] == "start"]
+        return str(starts[-1].get(PROTOCOL, "classic")) if starts else "classic"
 
     @property
     def end_ms(self) -> int:

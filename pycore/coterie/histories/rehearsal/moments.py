@@ -28,6 +28,7 @@ WORDS = {
     "pause": "{consumer} stopped polling",
     "subscribe": "{consumer} changed its subscription",
     "rejoin": "{consumer} joined again",
+    "commit": "{consumer} committed",
     "coordinator_stop": "the coordinator moved",
     "add_partitions": "topic {topic} got {count} more partitions",
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.base.consumer_protocol import owned_partitions
 from coterie.base.schedule import Schedule
@@ -24,33 +24,47 @@ from coterie.histories.rehearsal.history import (
     CLOSED,
     CRASHED,
     HEARTBEAT_MS,
+    PROTOCOL,
     Generation,
     LoggedHistory,
-    count_rebalances,
 )
 from coterie.histories.rehearsal.moments import REBALANCE, Moment, Moments
+from coterie.testing.client.classic_membership import ClassicMembership
 from coterie.testing.client.consumer import Consumer
+from coterie.testing.client.consumer_membership import ConsumerMembership
 from coterie.testing.client.errors import KafkaError, WakeupError
-from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY
+from coterie.testing.client.settings import CLASSIC_ONLY
 from coterie.testing.cluster_coordinator import CountedCoordinator
 from coterie.testing.process import Process
 from coterie.testing.simulated_cluster import Cluster
 from coterie.testing.topics import TopicPartition
+from coterie.values import Error
 
+HEARTBEAT = "heartbeat.interval.ms"
 POLL_MS = 3_600_000  # of an application without records: heartbeats go on meanwhile
 QUIET_MS = 10_000  # nothing has changed for so long, and for a session: then time is skipped
 STEP_MS = 1_000
+SESSION_MS = 45_000  # Kafka's session.timeout.ms
 JOIN_MS = 10  # a client has sent its JoinGroup so soon after its start
 LATE_MS = 3_600_000  # what a variant brings after the end of the log is played for so long
-CONSUMER_SESSION_MS = 45_000  # Kafka's group.consumer.session.timeout.ms
-CONSUMER_HEARTBEAT_MS = 5_000  # and group.consumer.heartbeat.interval.ms
 FOREVER_MS = 2**31 - 1
 THEIR_OWN = {  # causes that are the doing of the member that an event names
     *(Cause.JOIN, Cause.LEAVE, Cause.SESSION_TIMEOUT, Cause.REBALANCE_TIMEOUT),
     *(Cause.SYNC_TIMEOUT, Cause.STATIC_RETURN),
 }
 Place = tuple[str, int]
+ENDED, FENCED, COMMIT = "ended", "fenced", "commit"
+JOINS_AGAIN = {Error.FENCED_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION}
 _CLASSIC_GROUP = b"\0\2"  # the version of the key of a classic group's record
+
+
+class Refusal(NamedTuple):
+    """An error that a client got: it ended, was fenced and joins again, or did not commit."""
+
+    at: int
+    client: str
+    error: str
+    what: str
 
 
 @dataclass(slots=True)
@@ -68,8 +82,8 @@ class Played:
     settling_ms : int
         The longest time from the begin of a rebalance until the group was stable, or until the
         end of the play.
-    refused : Counter
-        Errors that ended a client, by name.
+    refusals : list of Refusal
+        What clients were refused, in order.
     moments : list of Moment
         When the group was not at rest, in order.
     timeline : Timeline or None
@@ -84,12 +98,17 @@ class Played:
     unowned_ms: int = 0
     longest_unowned_ms: int = 0
     settling_ms: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    refusals: list[Refusal] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     timeline: Timeline | None = None
     requests: int = 0
     records: int = 0
     record_bytes: int = 0
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How many clients each error ended."""
+        return Counter(one.error for one in self.refusals if one.what == ENDED)
 
 
 class _Life:
@@ -99,6 +118,7 @@ class _Life:
         self.play, self.name = play, name
         self.topics = sorted(op["subscription"])
         self.settings = play.settings_of(op["config"])
+        self.odd = op.get("odd", {})
         self.process = Process(play.schedule, name)
         self.consumer: Consumer | None = None
         self.closing = self.paused = False
@@ -107,6 +127,8 @@ class _Life:
     def _run(self) -> None:
         consumer = Consumer(self.play.cluster, self.settings, process=self.process)
         self.consumer = consumer
+        if self.odd:
+            _make_odd(consumer, self.odd)
         try:
             consumer.subscribe(self.topics, self)
             while not self.closing:
@@ -141,6 +163,15 @@ class _Life:
         if self.consumer is not None:
             self.consumer.subscribe(topics, self)
             self.consumer.wakeup()
+
+    def commit(self) -> None:
+        """Commit the positions, without waiting."""
+        if self.consumer is not None:
+            self.consumer.commit_async(callback=self._committed)
+
+    def _committed(self, offsets: Any, error: KafkaError | None) -> None:
+        if error is not None:
+            self.play.refused(self.name, error, COMMIT)
 
     def rejoin(self) -> None:
         if self.consumer is not None:
@@ -234,12 +265,8 @@ class Play:
     ----------
     history : LoggedHistory
         What is played.
-    kafka : str
-        The release whose rules the coordinator has.
-    protocol : str
-        ``classic`` or ``consumer``: of all consumers.
-    settings : mapping
-        Settings of consumers that replace those of the history, by Kafka's names.
+    brokers : mapping
+        Settings of the coordinator, by Kafka's names, and ``coterie.behaviour``: its release.
     seed : int
         Draws what the log does not say: when in its bounds each event happens, and heartbeats.
     ordered : bool
@@ -252,14 +279,12 @@ class Play:
         self,
         history: LoggedHistory,
         *,
-        kafka: str = "3.9",
-        protocol: str = "classic",
-        settings: Mapping[str, Any] | None = None,
+        brokers: Mapping[str, Any] | None = None,
         seed: int = 0,
         ordered: bool = False,
         timeline: bool = False,
     ) -> None:
-        self.history, self.protocol, self.settings = history, protocol, dict(settings or {})
+        self.history = history
         self.result = Played(timeline=Timeline() if timeline else None)
         self.moments = Moments(lambda: self.now_ms)
         self.schedule = Schedule()
@@ -270,26 +295,27 @@ class Play:
         self._skipped_ms = 0
         self._busy_until_ms = 0
         self._unstable_since_ms: int | None = None
-        self._epoch = 0
+        self._number = -1  # of the last generation or epoch
         self._fenced: str | None = None  # the member that a timeout has just removed
         self._lives: dict[str, _Life] = {}
         self._made_ids = 0
         self._ids: dict[str, list[str]] = {}  # ids of the log for the next members, by client
         self._name_of: dict[str, str] = {}  # member id -> consumer
-        sessions = [op["config"]["session.timeout.ms"] for op in history.ops if op["op"] == "start"]
-        sessions.append(self.settings.get("session.timeout.ms", 0))
-        self._session_ms = max(sessions) if protocol == "classic" else CONSUMER_SESSION_MS
+        self._coordinators: list[CountedCoordinator] = []
         self.cluster = Cluster(
             history.topics,
             {
-                "coterie.behaviour": kafka,
                 "group.min.session.timeout.ms": 1,
                 "group.max.session.timeout.ms": FOREVER_MS,
+                **(brokers or {}),
             },
             interval_ms=None,
             schedule=self.schedule,
             make_coordinator=self._make_coordinator,
         )
+        self.cluster.on_note = self._note
+        starts = [op["config"] for op in history.ops if op["op"] == "start"]
+        self._session_ms = max(map(self._session_of, starts), default=0)
 
     def _make_coordinator(self, config: Any, now_ms: int, **options: Any) -> CountedCoordinator:
         pass_on = options.pop("on_event")
@@ -298,9 +324,11 @@ class Play:
             self._on_event(event)
             pass_on(event)
 
-        return CountedCoordinator(
+        made = CountedCoordinator(
             config, now_ms, on_event=on_event, member_ids=self._member_id, **options
         )
+        self._coordinators.append(made)
+        return made
 
     @property
     def now_ms(self) -> int:
@@ -309,8 +337,6 @@ class Play:
 
     def run(self) -> Played:
         """Play it to its end."""
-        coordinator = self.cluster.coordinator
-        assert isinstance(coordinator, CountedCoordinator)
         for op in self._drawn():
             self._advance(op["at"])
             if self._ordered:
@@ -322,8 +348,7 @@ class Play:
             self._advance(self.now_ms + STEP_MS)
         self.owners.settle()
         self._settled()  # or it has not until the end
-        self.result.rebalances += count_rebalances(self.result.generations)
-        self.result.requests += coordinator.requests
+        self.result.requests += sum(one.requests for one in self._coordinators)
         self.result.moments = self.moments.done
         return self.result
 
@@ -346,25 +371,29 @@ class Play:
 
     def settings_of(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a consumer."""
-        classic = self.protocol == "classic"
+        protocol = config.get(PROTOCOL, "classic")
         settings = {
             "group.id": self.history.group,
-            "group.protocol": self.protocol,
+            PROTOCOL: protocol,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             **{name: value for name, value in config.items() if name != "member.id"},
         }
-        settings |= self.settings
-        if classic and "heartbeat.interval.ms" not in self.settings:
-            # Members that joined together would heartbeat together for ever; real ones do not.
-            interval_ms = min(self._heartbeat_ms, settings["session.timeout.ms"] // 3)
-            drift_ms = self._choices.integer(0, interval_ms // 10)
-            settings["heartbeat.interval.ms"] = interval_ms - drift_ms
-        settings[STRATEGY] = [settings[STRATEGY]]
-        if not classic:
+        if protocol != "classic":
             for name in CLASSIC_ONLY:
                 settings.pop(name, None)
+        elif HEARTBEAT not in config:
+            # Members that joined together would heartbeat together for ever; real ones do not.
+            interval_ms = min(self._heartbeat_ms, self._session_of(settings) // 3)
+            drift_ms = self._choices.integer(0, interval_ms // 10)
+            settings[HEARTBEAT] = interval_ms - drift_ms
         return settings
+
+    def _session_of(self, config: Mapping[str, Any]) -> int:
+        """Return how long a member without heartbeats stays in the group."""
+        if config.get(PROTOCOL, "classic") == "classic":
+            return int(config.get("session.timeout.ms", SESSION_MS))
+        return int(self.cluster.coordinator.config["group.consumer.session.timeout.ms"])
 
     # The clock
 
@@ -385,8 +414,9 @@ class Play:
     def _skip(self, passed_ms: int) -> None:
         """Let time pass in which members only heartbeat."""
         self._skipped_ms += passed_ms
+        of_broker = self.cluster.coordinator.config["group.consumer.heartbeat.interval.ms"]
         for life in self._lives.values():
-            interval_ms = life.settings.get("heartbeat.interval.ms", CONSUMER_HEARTBEAT_MS)
+            interval_ms = life.settings.get(HEARTBEAT, of_broker)
             self.result.requests += passed_ms // interval_ms
 
     def _await_generation(self, number: int) -> None:
@@ -403,7 +433,7 @@ class Play:
         if kind == "start":
             self._start(name, op)
         elif kind == "coordinator_stop":
-            self.cluster.fail_over()
+            self.cluster.fail_over(config=op.get("config"))
         elif kind == "add_partitions":
             size = len(self.cluster.topics[op["topic"]].logs) + op["count"]
             self.cluster.add_partitions(op["topic"], size)
@@ -417,11 +447,13 @@ class Play:
 
     def _do_of(self, life: _Life, op: Mapping[str, Any]) -> None:
         kind = op["op"]
-        session_ms = life.settings.get("session.timeout.ms", CONSUMER_SESSION_MS)
+        session_ms = self._session_of(life.settings)
         if kind == "subscribe":
             life.subscribe(sorted(op["subscription"]))
         elif kind == "rejoin":
             life.rejoin()
+        elif kind == "commit":
+            life.commit()
         elif kind == CLOSED:
             life.close()
             self._over(life, session_ms if "group.instance.id" in life.settings else 0)
@@ -455,10 +487,20 @@ class Play:
 
     def ended(self, life: _Life, error: KafkaError) -> None:
         """Take note that a client has thrown: its application ends."""
-        self.result.refused[type(error).__name__] += 1
-        self.moments.refused(life.name, type(error).__name__)
+        self.refused(life.name, error, ENDED)
         self.owners.give_all(life)
         self._over(life, 0)
+
+    def refused(self, client: str, error: KafkaError, what: str) -> None:
+        """Take note of an error of a client, by its name in Kafka's protocol if it has one."""
+        name = type(error).__name__ if error.error is None else error.error.name
+        self.result.refusals.append(Refusal(self.now_ms, client, name, what))
+        if what == ENDED:
+            self.moments.refused(client, name)
+
+    def _note(self, at_ms: int, client: str, kind: str, details: Any) -> None:
+        if kind == "fenced" and details in JOINS_AGAIN:
+            self.result.refusals.append(Refusal(self.now_ms, client, details.name, FENCED))
 
     def _member_id(self, prefix: str) -> str:
         ids = self._ids.get(prefix)
@@ -494,12 +536,16 @@ class Play:
             self.note("rebalance_began", "")
         self._fenced = None
         if isinstance(event, ConsumerGroupChange) and event.type == "consumer":
-            if event.group_epoch > self._epoch:
-                self.result.rebalances += 1
-                self.moments.rebalanced()
-            self._epoch = event.group_epoch
+            self._numbered(event.group_epoch)
             if not event.members:
                 self.owners.settle()
+
+    def _numbered(self, number: int) -> None:
+        """Count another generation or epoch; a conversion goes on with the number before it."""
+        if number != self._number:
+            self._number = number
+            self.result.rebalances += 1
+            self.moments.rebalanced()
 
     def _settled(self) -> None:
         if self._unstable_since_ms is not None:
@@ -523,7 +569,23 @@ class Play:
         }
         if not owners:
             self.owners.settle()
-        before = self.result.generations[-1].generation if self.result.generations else None
-        if record["generation_id"] != before:
-            self.moments.rebalanced()
+        self._numbered(record["generation_id"])
         self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))
+
+
+def _make_odd(consumer: Consumer, odd: Mapping[str, str]) -> None:
+    """Let a consumer write other than Kafka's client does, as a client of one's own may.
+
+    ``user_data``, of the assignments when it leads, and ``metadata``, its subscription: bytes in
+    hex, of the classic protocol; ``member_id``: that of an earlier consumer, of the other one.
+    """
+    member = consumer._member
+    if isinstance(member, ConsumerMembership):
+        member._member_id = member._heartbeats._member_id = odd["member_id"]
+    elif isinstance(member, ClassicMembership):
+        for assignor in member._assignors.values():
+            assignor.assignment_user_data = bytes.fromhex(odd.get("user_data", "")) or None
+        if "metadata" in odd:
+            metadata = bytes.fromhex(odd["metadata"])
+            member.group._protocols = lambda: dict.fromkeys(member._assignors, metadata)
+            member.group._lead = lambda response: {}

@@ -165,9 +165,7 @@ def _plays(
     for seed in range(plays):
         one = Play(
             history,
-            kafka=variant.kafka,
-            protocol=variant.protocol,
-            settings=variant.settings,
+            brokers=variant.first_brokers,
             seed=seed,
             ordered=ordered,
             timeline=timelines,
@@ -208,7 +206,12 @@ def _errors(refused: Counter[str]) -> list[Row]:
 def _row(history: LoggedHistory, variant: Variant, played: Sequence[Played]) -> Row:
     row: Row = dict.fromkeys(FIELDS)
     row |= {"group_id": history.group, "variant": variant.name, "kafka": variant.kafka}
-    row |= {"protocol": variant.protocol, "plays": len(played), "unknown": [], "moments": []}
+    row |= {
+        "protocol": variant.protocol or history.protocol,
+        "plays": len(played),
+        "unknown": [],
+        "moments": [],
+    }
     for name in (*RANGES, *LOAD):
         values = [getattr(one, name) for one in played]
         row[f"{name}_least"], row[f"{name}_most"] = min(values), max(values)

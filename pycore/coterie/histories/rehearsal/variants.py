@@ -5,64 +5,98 @@ A variant is ``KEY=VALUE[,KEY=VALUE...]``, as ``--to`` of the command takes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coterie.base.arguments import did_you_mean
+from coterie.base.times import parse_time
 from coterie.coordinator.config import CLASSIC_ONLY as CLASSIC_RELEASES
-from coterie.coordinator.config import REPLAYING
+from coterie.coordinator.config import DEFAULTS, REPLAYING, coordinator_config, parse_setting
 from coterie.errors import ArgumentError, ConfigError, shown
-from coterie.histories.rehearsal.history import CLOSED, LoggedHistory
+from coterie.histories.rehearsal.history import PROTOCOL, LoggedHistory
+from coterie.histories.rehearsal.restarts import Way, rolled, spread
 from coterie.testing.assignors import ASSIGNORS
 from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY, consumer_settings
 
 KAFKA = "3.9"  # of a log that does not say which release wrote it
 CONSUMER_KAFKA = "4.4"  # of protocol=consumer, where the history's release has none
-DEPLOY_MS = 60_000  # closes that follow each other so closely are one deploy
-RESTART_MS = 600_000  # a consumer that starts so soon after its end was restarted
 MOST_DIGITS = 10
 SESSION = "session.timeout.ms"
 NUMBERS = (SESSION, "heartbeat.interval.ms", "max.poll.interval.ms")
-OWN = ("protocol", "kafka", "assignor", "static", "deploy")
+OWN = ("protocol", "kafka", "assignor", "static", "deploy", "way", "at")
+SERVER_ASSIGNORS = ("uniform", "range")
+BROKER = tuple(name for name in DEFAULTS if name.startswith("group."))
+WAYS = ("rolling", "there-and-back")
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """How a history is played.
 
-    ``settings``: of all consumers; ``static``: each gets an instance id; ``deploy_ms``: restarts
-    that came together come one after the other, so far apart.
+    ``kafka``, ``broker``: the release and the settings of the brokers; ``before``: their release
+    before the way there. ``protocol``: None is the history's own. ``settings``: of all consumers;
+    ``static``: each gets an instance id; ``deploy_ms``: restarts that came together come one after
+    the other, so far apart; ``way``: how it comes to be, None: it was always so.
     """
 
     name: str
     kafka: str = KAFKA
-    protocol: str = "classic"
+    protocol: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     static: bool = False
     deploy_ms: int | None = None
+    broker: dict[str, Any] = field(default_factory=dict)
+    way: Way | None = None
+    before: str = KAFKA
+
+    @property
+    def first_brokers(self) -> dict[str, Any]:
+        """The settings of the coordinator with which a play begins."""
+        if self.way is not None:
+            return {"coterie.behaviour": self.before}
+        return {"coterie.behaviour": self.kafka, **self.broker}
 
     def of(self, history: LoggedHistory) -> LoggedHistory:
-        """Return the history with the changes that are of its consumers and their times.
+        """Return the history with what the variant changes.
 
         Raises
         ------
         ArgumentError
-            Its heartbeats are no shorter than the session of a member.
+            It does not go with the protocol or the settings of a member, or with the time.
         """
+        protocol = self.protocol or history.protocol
+        settings = _of_protocol(self.settings, protocol)
+        if protocol == "classic":
+            self._check_heartbeats(history)
+
+        def change(start: dict[str, Any]) -> dict[str, Any]:
+            config = {**start["config"], PROTOCOL: protocol, **settings}
+            if self.static:  # that of the log, or the consumer's name
+                config.setdefault("group.instance.id", start["consumer"])
+            return {**start, "config": config}
+
         ops = history.ops
+        if self.deploy_ms is not None:
+            ops = spread(ops, self.deploy_ms)
+        if self.way is None:
+            ops = [change(op) if op["op"] == "start" else op for op in ops]
+            return replace(history, ops=ops)
+        brokers = dict(self.broker)
+        if self.kafka != self.before:
+            brokers["coterie.behaviour"] = self.kafka
+        changes_clients = bool(self.settings or self.static or protocol != history.protocol)
+        clients = change if changes_clients or not brokers else None
+        return rolled(replace(history, ops=ops), self.way, clients, brokers)
+
+    def _check_heartbeats(self, history: LoggedHistory) -> None:
         heartbeat_ms = self.settings.get("heartbeat.interval.ms", 0)
-        sessions = [op["config"][SESSION] for op in ops if op["op"] == "start"]
-        if SESSION not in self.settings and heartbeat_ms >= min(sessions):
+        sessions = [op["config"].get(SESSION) for op in history.ops if op["op"] == "start"]
+        least_ms = min(filter(None, sessions), default=heartbeat_ms + 1)
+        if SESSION not in self.settings and heartbeat_ms >= least_ms:
             raise ArgumentError(
                 f"{self.name}: heartbeat.interval.ms must be below session.timeout.ms, which is "
-                f"{min(sessions)} for a member of group {shown(history.group)}; change both"
+                f"{least_ms} for a member of group {shown(history.group)}; change both"
             )
-        if self.static:
-            ops = [_static(op) if op["op"] == "start" else op for op in ops]
-        if self.deploy_ms is not None:
-            ops = _rolling(ops, self.deploy_ms)
-        return replace(history, ops=ops)
 
 
 def read_variant(text: str, kafka: str = KAFKA) -> Variant:
@@ -81,8 +115,8 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
         if key in pairs:
             raise ArgumentError(f"{key} is given twice in one variant: {shown(text)}")
         pairs[key] = value
-    protocol = pairs.pop("protocol", "classic")
-    if protocol not in ("classic", "consumer"):
+    protocol = pairs.pop("protocol", None)
+    if protocol not in (None, "classic", "consumer"):
         raise ArgumentError(f"protocol={protocol}: there are classic and consumer")
     release = pairs.pop("kafka", None)
     if release is None:
@@ -95,13 +129,18 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
     if static not in ("true", "false"):
         raise ArgumentError(f"static={static}: there are true and false")
     deploy = pairs.pop("deploy", None)
+    way = _way(pairs.pop("way", None), pairs.pop("at", None))
+    broker = _broker({key: pairs.pop(key) for key in BROKER if key in pairs})
     return Variant(
         text,
         release,
         protocol,
         _settings(pairs, protocol),
         static == "true",
-        None if deploy is None else _gap(deploy),
+        None if deploy is None else _gap("deploy", deploy, ("rolling",))[1],
+        broker,
+        way,
+        before=kafka,
     )
 
 
@@ -111,85 +150,83 @@ def check_release(kafka: str) -> None:
         raise ArgumentError(f"kafka={kafka}: there are {', '.join(releases)}")
 
 
-def _settings(pairs: dict[str, str], protocol: str) -> dict[str, Any]:
+def _settings(pairs: dict[str, str], protocol: str | None) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     assignor = pairs.pop("assignor", None)
     if assignor is not None:
-        if assignor not in ASSIGNORS:
-            raise ArgumentError(f"assignor={assignor}: there are {', '.join(ASSIGNORS)}")
-        settings[STRATEGY] = assignor
+        names = assignor.split("+")
+        known = (*ASSIGNORS, *SERVER_ASSIGNORS[:1])
+        if wrong := [name for name in names if name not in known]:
+            raise ArgumentError(f"assignor={wrong[0]}: there are {', '.join(known)}")
+        settings[STRATEGY] = ",".join(names)
     for key, value in pairs.items():
         if key not in NUMBERS:
-            known = did_you_mean(key, (*OWN, *NUMBERS))
-            raise ArgumentError(f"{key}: there are {', '.join((*OWN, *NUMBERS))}{known}")
+            known = (*OWN, *NUMBERS, *BROKER)
+            hint = did_you_mean(key, known)
+            raise ArgumentError(f"{key}: there are {', '.join((*OWN, *NUMBERS))}{hint}")
         if (number := _number(value)) is None:
             raise ArgumentError(f"{key}={shown(value)}: this is no number of ms")
         settings[key] = number
-    if protocol == "consumer":
-        for key in settings.keys() & set(CLASSIC_ONLY):
-            what = "assignor" if key == STRATEGY else key
-            raise ArgumentError(f"{what} is a setting of the broker under protocol=consumer")
+    if protocol is not None:
+        _of_protocol(settings, protocol)
     given = {name: value for name, value in settings.items() if name != STRATEGY}
     try:
-        consumer_settings({"group.id": "group", "group.protocol": protocol, **given})
+        consumer_settings({"group.id": "group", **given})
     except ConfigError as error:
         raise ArgumentError(str(error)) from None
     return settings
 
 
-def _gap(deploy: str) -> int:
-    kind, _, seconds = deploy.partition(":")
+def _of_protocol(settings: dict[str, Any], protocol: str) -> dict[str, Any]:
+    """Return settings of consumers as consumers of a protocol name them."""
+    assignor = settings.get(STRATEGY)
+    if protocol == "classic":
+        if assignor is not None and "uniform" in assignor.split(","):
+            raise ArgumentError(f"assignor=uniform: there are {', '.join(ASSIGNORS)}")
+        return settings
+    for key in settings.keys() & {*CLASSIC_ONLY} - {STRATEGY}:
+        raise ArgumentError(f"{key} is a setting of the broker under protocol=consumer")
+    if assignor is None:
+        return settings
+    if assignor not in SERVER_ASSIGNORS:
+        known = " and ".join(SERVER_ASSIGNORS)
+        raise ArgumentError(f"assignor={assignor}: under protocol=consumer there are {known}")
+    others = {name: value for name, value in settings.items() if name != STRATEGY}
+    return {**others, "group.remote.assignor": assignor}
+
+
+def _broker(pairs: dict[str, str]) -> dict[str, Any]:
+    settings = dict(parse_setting(f"{key}={value}") for key, value in pairs.items())
+    try:
+        coordinator_config(settings)
+    except ConfigError as error:
+        raise ArgumentError(str(error)) from None
+    return settings
+
+
+def _way(way: str | None, at: str | None) -> Way | None:
+    if way is None:
+        if at is not None:
+            raise ArgumentError("at= is when the way there begins: it needs way=rolling:30s")
+        return None
+    kind, gap_ms = _gap("way", way, WAYS)
+    try:
+        return Way(gap_ms, kind == WAYS[1], None if at is None else parse_time(at))
+    except ValueError as error:
+        raise ArgumentError(f"at={shown(at)}: {error}") from None
+
+
+def _gap(key: str, text: str, kinds: tuple[str, ...]) -> tuple[str, int]:
+    """Return the kind of restarts, and how far apart they are, ms."""
+    kind, _, seconds = text.partition(":")
     number = _number(seconds.removesuffix("s"))
-    if kind != "rolling" or number is None:
-        raise ArgumentError(f"deploy={shown(deploy)}: write deploy=rolling:30s")
-    return number * 1000
+    if kind not in kinds or number is None:
+        forms = " or ".join(f"{key}={one}:30s" for one in kinds)
+        raise ArgumentError(f"{key}={shown(text)}: write {forms}")
+    return kind, number * 1000
 
 
 def _number(digits: str) -> int | None:
     """Return a number of at most as many digits as those of clients have; None: it is none."""
     right = digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS
     return int(digits) if right else None
-
-
-def _static(op: dict[str, Any]) -> dict[str, Any]:
-    """Return a start with an instance id: that of the log, or the consumer's name."""
-    config = {"group.instance.id": op["consumer"], **op["config"]}
-    return {**op, "config": config}
-
-
-def _rolling(ops: Sequence[dict[str, Any]], gap_ms: int) -> list[dict[str, Any]]:
-    """Let consumers that were closed together restart one after the other."""
-    moved = [dict(op) for op in ops]
-    deploy: list[tuple[int, int]] = []  # places of a close and of the start that follows
-    for place, op in enumerate(moved):
-        if op["op"] != CLOSED:
-            continue
-        back = next(
-            (at for at in range(place + 1, len(moved)) if _starts_again(op, moved[at])), None
-        )
-        if back is None:
-            continue
-        if deploy and op["at"] - ops[deploy[-1][0]]["at"] > DEPLOY_MS:
-            _spread(moved, deploy, gap_ms)
-            deploy = []
-        deploy.append((place, back))
-    _spread(moved, deploy, gap_ms)
-    last_ms: dict[str, int] = {}
-    for op in moved:  # what a consumer did after its restart stays after it
-        name = op.get("consumer")
-        if name is not None:
-            op["at"] = last_ms[name] = max(op["at"], last_ms.get(name, 0))
-    return sorted(moved, key=lambda op: int(op["at"]))
-
-
-def _starts_again(close: dict[str, Any], op: dict[str, Any]) -> bool:
-    is_its_start = op["op"] == "start" and op["consumer"] == close["consumer"]
-    return is_its_start and int(op["at"]) - int(close["at"]) <= RESTART_MS
-
-
-def _spread(ops: list[dict[str, Any]], deploy: list[tuple[int, int]], gap_ms: int) -> None:
-    """Space the restarts of a deploy; each consumer is away as long as it was."""
-    for number, (close, start) in enumerate(deploy[1:], 1):
-        at = ops[deploy[0][0]]["at"] + number * gap_ms
-        away_ms = ops[start]["at"] - ops[close]["at"]
-        ops[close]["at"], ops[start]["at"] = at, at + away_ms

@@ -32,6 +32,7 @@ class Assignor:
 
     name: ClassVar[str]
     cooperative: ClassVar[bool] = False
+    assignment_user_data: bytes | None = None  # in what a leader assigns: none of Kafka's has any
 
     def subscription_user_data(self) -> bytes | None:
         """Return the user data for the client's next subscription."""

@@ -280,8 +280,11 @@ class ClassicMembership:
         if response.skip_assignment:
             return {}
         racks = self._network.cluster._racks
-        plan = self._assignors[response.protocol_name].assign(members, self._counts, racks)
-        return {member: assignment(partitions) for member, partitions in plan.items()}
+        assignor = self._assignors[response.protocol_name]
+        return {
+            member: assignment(partitions, user_data=assignor.assignment_user_data)
+            for member, partitions in assignor.assign(members, self._counts, racks).items()
+        }
 
     def _complete(self, data: bytes) -> None:
         """Take the assignment: revoke what is gone (cooperative), then call on_assigned."""

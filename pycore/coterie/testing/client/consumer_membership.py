@@ -75,7 +75,7 @@ class ConsumerMembership:
         self._subscriptions, self._commits = subscriptions, commits
         self._listeners = Listeners(network, subscriptions)
         self._member = ConsumerState(MemberState.UNSUBSCRIBED)
-        self._member_id = new_member_id(network.cluster.coordinator, network.client_id)
+        self._member_id = new_member_id(network.cluster, network.client_id)
         self._heartbeats = ConsumerHeartbeats(
             *(network, self._member, self._member_id),
             fields=self._fields,
