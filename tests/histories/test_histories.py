@@ -125,6 +125,40 @@ def test_an_application_that_never_processes_is_stuck():
     assert not outcome.lost
 
 
+class Skips:
+    """Pauses its partition, or goes to its end, at the first record."""
+
+    how = "pause"
+
+    def __init__(self, consumer, store):
+        self.consumer = consumer
+
+    def process(self, records):
+        for record in records:
+            if record.offset == 2:
+                partition = record.topic, record.partition
+                if self.how == "pause":
+                    self.consumer.pause([partition])
+                elif self.how == "seek":
+                    self.consumer.seek(partition, 4)
+                else:
+                    self.consumer.seek_to_end([partition])
+
+
+@pytest.mark.parametrize(
+    ("how", "line"),
+    [
+        ("pause", "waits in vain, owned by member-0, which paused the partition"),
+        ("seek", "seek to orders-0@4"),
+        ("end", "start at the end: orders-0@"),
+    ],
+)
+def test_the_timeline_says_that_records_were_skipped_or_paused(how, line):
+    application = type("Application", (Skips,), {"how": how})
+    outcome = History(members=1, topics={"orders": 1}, minutes=1).run(application)
+    assert line in outcome.timeline(outcome.stuck)
+
+
 def test_a_thread_that_has_ended_leaves_its_records_stuck_and_one_that_goes_on_does_not():
     class GoesOn(Application):
         def __init__(self, consumer, store):
@@ -152,7 +186,7 @@ def test_a_thread_that_has_ended_leaves_its_records_stuck_and_one_that_goes_on_d
 
     history = History(members=1, topics={"orders": 1}, minutes=1)
     assert not history.run(GoesOn).stuck
-    ((_, _, offset, end, _),) = history.run(Ends).stuck
+    ((_, _, offset, end, *_),) = history.run(Ends).stuck
     assert (offset, end) == (3, 6)
 
 

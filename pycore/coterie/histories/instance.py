@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from inspect import iscoroutinefunction
@@ -187,6 +187,11 @@ class Instance:
     def positions(self) -> Mapping[Any, int]:
         """Return the position of its consumer in each partition, as far as it is known."""
         return {} if self.consumer is None else self.consumer._subscriptions.positions()
+
+    def paused(self) -> Collection[Any]:
+        """Return the partitions that its consumer has paused."""
+        subscriptions = getattr(self.consumer, "_subscriptions", None)  # a real client has none
+        return () if subscriptions is None else subscriptions.where(lambda one: one.paused)
 
     def processes(self) -> list[Process]:
         """Return its process and its threads."""

@@ -32,13 +32,14 @@ class PartitionEnd(NamedTuple):
 
     ``offsets`` has the records that exist for a consumer, ``end`` the end of the log. ``start`` is
     where a new member begins: the committed offset, or what the application seeks to. None: there
-    is no such offset, no owner.
+    is no such offset, no owner. ``paused``: the owner reads no records of it.
     """
 
     offsets: list[int]
     end: int
     start: int | None
     owner: str | None
+    paused: bool = False
 
 
 class Ledger:

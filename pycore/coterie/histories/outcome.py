@@ -96,11 +96,13 @@ class Stuck(NamedTuple):
     offset: int
     log_end: int
     owner: str | None
+    paused: bool = False
 
     def __repr__(self) -> str:
         records = spoken(self.topic, self.partition, self.offset, self.log_end - 1)
         owner = f"owned by {self.owner}" if self.owner else "owned by nobody"
-        return f"{records} waits in vain, {owner}"
+        paused = ", which paused the partition" if self.paused else ""
+        return f"{records} waits in vain, {owner}{paused}"
 
 
 class OutOfOrder(NamedTuple):
@@ -278,7 +280,7 @@ class Outcome:
             unprocessed = self._ledger.unprocessed((topic, partition), end.offsets)
             waiting = [offset for offset in unprocessed if offset >= (end.start or 0)]
             if waiting:
-                yield Stuck(topic, partition, waiting[0], end.end, end.owner)
+                yield Stuck(topic, partition, waiting[0], end.end, end.owner, end.paused)
 
     def _find_out_of_order(self) -> Iterator[OutOfOrder]:
         for (topic, partition), works in self._ledger.works.items():

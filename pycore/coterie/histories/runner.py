@@ -208,12 +208,16 @@ class Run:
             self.schedule.run_until(min(self.schedule.now_ms + LOOK_MS, limit_ms))
         return True
 
-    def _positions(self) -> dict[Place, tuple[int, str]]:
-        """Return the position of each owned partition and its owner, as far as they are known."""
-        found: dict[Place, tuple[int, str]] = {}
+    def _positions(self) -> dict[Place, tuple[int, str, bool]]:
+        """Return of each owned partition the position, the owner, and whether this has paused it.
+
+        As far as they are known.
+        """
+        found: dict[Place, tuple[int, str, bool]] = {}
         for instance in self.instances:
-            known = instance.positions()
-            found |= {place: (offset, instance.name) for place, offset in known.items()}
+            paused = instance.paused()
+            for place, offset in instance.positions().items():
+                found[place] = offset, instance.name, place in paused
         return found
 
     def _all_processed(self) -> bool:
@@ -258,9 +262,9 @@ class Run:
         """Whether every member is idle and every partition has an owner that is at its end."""
         if any(one.busy for one in self.instances):
             return False
-        positions = self._positions()
+        positions, now_ms = self._positions(), self.schedule.now_ms
         return all(
-            positions.get((name, partition), (-1, ""))[0] >= log.end_offset(self.schedule.now_ms)
+            positions.get((name, partition), (-1, "", False))[0] >= log.end_offset(now_ms)
             for name, partition, log in self._logs()
         )
 
@@ -272,16 +276,17 @@ class Run:
                 for partition, log in enumerate(topics[name].logs):
                     yield name, partition, log
 
-    def _look_at_the_end(self, positions: dict[Place, tuple[int, str]]) -> None:
+    def _look_at_the_end(self, positions: dict[Place, tuple[int, str, bool]]) -> None:
         committed, now_ms = self.committed(), self.schedule.now_ms
         for name, partition, log in self._logs():
-            _, owner = positions.get((name, partition), (None, None))
+            _, owner, paused = positions.get((name, partition), (None, None, False))
             last = self._last.get((name, partition), log.end_offset(now_ms))
             self.ledger.ends[name, partition] = PartitionEnd(
                 offsets=log.offsets(min(log.last_stable_offset(now_ms), last)),
                 end=last,
                 start=committed.get((name, partition)),
                 owner=owner,
+                paused=paused,
             )
 
     def _probe(self) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from coterie.histories.ledger import Ledger, Note, Place, Work
 
 OWNERSHIP = ("assigned", "revoked", "lost", "started", "closed", "crashed", "failed")
+SEEKS = {"seek": "seek to", "end": "start at the end:"}
 MOST_LINES = 200
 
 
@@ -53,6 +54,8 @@ def rows_of(
     answered = {id(note.details[0]) for note in ledger.notes if note.kind == "committed"}
     happened: list[tuple[int, int, Any, Place | None]] = []
     for note in ledger.notes:
+        if note.kind in SEEKS and note.details[0] not in shown:
+            continue
         if note.kind != "commit" or id(note.details) not in answered:
             happened.append((note.at_ms, 1, note, None))
         elif (note.at_ms, note.member) in named and not shown.isdisjoint(note.details):
@@ -139,6 +142,9 @@ def text_of(note: Note) -> str:
     kind, details = note.kind, note.details
     if kind in ("assigned", "revoked", "lost"):
         return f"on_partitions_{kind}: {names(details)}"
+    if kind in SEEKS:
+        (topic, partition), offset = details
+        return f"{SEEKS[kind]} {topic}-{partition}@{offset}"
     if kind == "failed":
         return f"failed: {type(details).__name__}: {details}"
     if details is None or kind == "join":

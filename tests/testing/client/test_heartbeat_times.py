@@ -292,3 +292,14 @@ def test_a_heartbeat_of_a_former_generation_that_is_refused_changes_nothing():
     story.poll(10_000)
     assert network.host("a").faults == []
     assert [kind for _, _, kind, _ in story.notes if kind in ("lost", "fenced")] == []
+
+
+@PROTOCOLS
+def test_a_late_poll_without_a_coordinator_takes_few_steps(settings, interval_ms):
+    # HeartbeatThread.run: the coordinator is looked up first, once in retry.backoff.ms
+    story, _ = joined(settings | {"max.poll.interval.ms": 60_000})
+    story.cluster.network.cut("a")
+    story.pass_time(70_000)
+    before = story.cluster.schedule.steps
+    story.pass_time(60_000)
+    assert story.cluster.schedule.steps - before < 3 * 60_000 / 100

@@ -318,7 +318,9 @@ class Consumer:
         self._open()
         at = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
         number = within(at, "offset", 0, 2**63 - 1)
-        self._subscriptions.state(partition_of(partition)).seek(number)
+        tp = partition_of(partition)
+        self._subscriptions.state(tp).seek(number)
+        self._network.note("seek", (tp, number))
 
     def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Go on from the begin of partitions, by default all; it is looked up by the next poll."""

@@ -80,6 +80,8 @@ class Fetcher:
             offset = found.get(tp)
             if isinstance(offset, tuple):
                 state.seek(offset[0])
+                if policy == "latest":
+                    self._network.note("end", (tp, offset[0]))
             else:
                 state.retry_ms = self._network.now_ms + self._network.settings["retry.backoff.ms"]
                 self._metadata.request_update()

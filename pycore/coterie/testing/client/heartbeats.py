@@ -94,11 +94,13 @@ class Heartbeats:
         self._session_ms = self._network.now_ms + self._session_timeout_ms
 
     def _arm(self) -> None:
-        """Run when the next heartbeat arrives, or when poll is late."""
+        """Run when the next heartbeat arrives, or when poll is late and a coordinator is known."""
         if self._timer is not None:
             self._timer.cancel()
         network = self._network
-        at_ms = min(self._beat_ms + network.cluster.latency_ms, self._poll_ms)
+        at_ms = self._beat_ms + network.cluster.latency_ms
+        if network.coordinator is not None:  # else only the look-up is repeated
+            at_ms = min(at_ms, self._poll_ms)
         self._timer = network.process.call_later(max(at_ms - network.now_ms, 1), self._run)
 
     def _run(self) -> None:
