@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from coterie.base.progress_bar import ProgressBar
 from coterie.errors import ArgumentError, CoterieError
 from coterie.histories.rehearsal.history import (
     HEARTBEAT_MS,
@@ -20,36 +19,13 @@ from coterie.histories.rehearsal.history import (
 from coterie.histories.rehearsal.play import Play
 from coterie.histories.rehearsal.result import rehearse
 from coterie.histories.rehearsal.variants import read_variant
-from coterie.insight import answering
 from coterie.insight.groups.departures import ways_of
-from coterie.insight.question_engine import QuestionRequest
-from coterie.insight.questions import generations
-from coterie.log.folders import find_segments
 from support.commandline import coterie, coterie_ok
 from support.doc_pages import blocks
 from support.golden_data import GOLDEN
+from support.histories.rehearsed import INCIDENTS, histories_of, history_of
 
-INCIDENTS = GOLDEN / "incidents"
 LEAST = 10  # rebalances of a group whose play has to fit its log
-PLAYED = {"range", "roundrobin", "sticky", "cooperative-sticky"}
-
-
-def histories_of(path, *groups):
-    """The history of each group of a log whose assignor is Kafka's."""
-    ask, log = generations.Parameters(), find_segments((str(path),))
-    request = QuestionRequest(generations.NAME, ask, log, frozenset(groups) or None)
-    rows = {}
-    for part in answering.answer(request, ProgressBar()):
-        for row in part.rows:
-            rows.setdefault(row["group_id"], []).append(row)
-    for group, of_group in rows.items():
-        if {row["protocol"] for row in of_group if row["members"]} & PLAYED:
-            yield read_history(group, of_group)
-
-
-def history_of(incident, group):
-    (found,) = histories_of(INCIDENTS / incident / "log", group)
-    return found
 
 
 def test_the_rebalances_and_owners_of_real_logs_come_out_again():

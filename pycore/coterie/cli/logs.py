@@ -27,6 +27,7 @@ from coterie.state.replay_engine import LISTERS, Where, find_entry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Since = dict["int | None", int]
+DOCUMENTS = (".json", ".json.gz")
 READ = ("offsets_partition", "start_offset", "end_offset")
 
 
@@ -67,6 +68,16 @@ class Logs:
             return listing
         segments = (replace(segment, origin=self.servers) for segment in listing.segments)
         return replace(listing, segments=tuple(segments))
+
+    @property
+    def document(self) -> str | None:
+        """The path of a JSON file, if that is all there is: a command's own document."""
+        is_one = len(self.paths) == 1 and self.paths[0].endswith(DOCUMENTS)
+        return self.paths[0] if is_one else None
+
+    def leave_out(self) -> None:
+        """List no segments: the command reads the path in its own way."""
+        vars(self)["listing"] = Listing((), ())
 
     @property
     def shown(self) -> str:

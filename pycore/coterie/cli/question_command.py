@@ -101,13 +101,14 @@ class Options:
 
 
 def question_options(
-    *, first: str | None = None, excludes: bool = True
+    *, first: str | None = None, excludes: bool = True, documents: bool = False
 ) -> Callable[[Decorated], Decorated]:
     """Add LOG..., --group, --group-exclude, --since, --until, --format and so on to a command.
 
     The command gets them as ``options`` and passes them to :func:`parts_of` and :func:`show`.
     ``first`` is a format of the command itself, which becomes the default; ``excludes``: whether
-    to add --group-exclude. Without Spark, the command cannot import pandas.
+    to add --group-exclude; ``documents``: whether the command reads a JSON file in place of a log.
+    Without Spark, the command cannot import pandas.
     """
     formats = FORMATS if first is None else (first, *FORMATS)
     options = [
@@ -138,6 +139,8 @@ def question_options(
                 if field.name in arguments
             }
             logs, engine, master = (common[name] for name in ("logs", "engine", "master"))
+            if documents and logs.document is not None:
+                logs.leave_out()
             if engine == AUTO:
                 size_bytes = None if logs.by_url else logs.listing.size
                 common["engine"] = choose_engine(engine, master, size_bytes)

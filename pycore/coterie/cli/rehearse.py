@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 
+from coterie.base.atomic_file import check_file
 from coterie.base.printable import printable
 from coterie.base.times import format_time
 from coterie.cli import question_command
 from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed, say
-from coterie.errors import ArgumentError, CoterieError
-from coterie.histories.rehearsal import result
+from coterie.cli.output_file import text_of, whole_file
+from coterie.designs.files import error_line, read_json
+from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.histories.rehearsal import result, scenario
 from coterie.histories.rehearsal.history import LoggedHistory, read_history
 from coterie.histories.rehearsal.variants import KAFKA, check_release, read_variant
 from coterie.insight import tables
 from coterie.insight.groups.causes import counted
 from coterie.insight.question_engine import Row
 from coterie.insight.questions import generations
+from coterie.insight.questions.server_log_lines import BrokerLogLine
 
 HEADINGS = ("VARIANT", "REBALANCES", "UNOWNED", "LONGEST", "SETTLING", "ENDED", "REQUESTS", "BYTES")
 MOMENT_HEADINGS = ("VARIANT", "TIME", "WHAT BEGAN IT", "LASTED", "UNOWNED", "LONGEST", "ENDED")
@@ -33,7 +40,7 @@ PARTS = {  # a column of ranges -> its unit
 
 
 @click.command("rehearse")
-@question_command.question_options()
+@question_command.question_options(documents=True)
 @server_log_option
 @request_log_options
 @click.option(
@@ -47,10 +54,13 @@ PARTS = {  # a column of ranges -> its unit
 )
 @click.option(
     "--kafka",
-    default=KAFKA,
-    show_default=True,
     metavar="RELEASE",
-    help="The release of the brokers that wrote the log.",
+    help=f"The release of the brokers that wrote the log; default: {KAFKA}, or the scenario's.",
+)
+@click.option(
+    "--scenario-out",
+    metavar="FILE",
+    help="Write the history to FILE.json: edited or not, it can be given in place of LOG...",
 )
 @click.option(
     "--moments",
@@ -71,7 +81,8 @@ def command(
     request_logs: tuple[str, ...],
     log_zone: str,
     variants: tuple[str, ...],
-    kafka: str,
+    kafka: str | None,
+    scenario_out: str | None,
     moments: int,
     plays: int,
     options: question_command.Options,
@@ -82,30 +93,106 @@ def command(
     first line shows how well that fits the log. Only groups of the classic protocol are played.
     """
     try:
-        check_release(kafka)
-        chosen = [read_variant(text, kafka) for text in variants]
+        check_release(kafka or KAFKA)
+        for text in variants:
+            read_variant(text, kafka or KAFKA)
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
+    if scenario_out is not None:
+        check_file(scenario_out, overwrite=options.overwrite, inputs=options.inputs)
+    if options.logs.document is None:
+        options.files.extend((*server_logs, *request_logs))
+        lines = read_logs(server_logs, request_logs, log_zone)
+        given = _histories(lines, options, may_overwrite=scenario_out is not None)
+    else:
+        of_logs = {"--server-log": server_logs, "--request-log": request_logs}
+        given = [_scenario(options, of_logs)]
+    if scenario_out is not None:
+        _write_scenario(given, kafka, scenario_out, options)
+    rows: list[Row] = []
+    for history, own_kafka, trusted in given:
+        release = kafka or own_kafka
+        try:
+            chosen = [read_variant(text, release) for text in variants]
+        except ArgumentError as error:
+            raise click.UsageError(str(error)) from None
+        played = result.rehearse(history, chosen, kafka=release, plays=plays, moments=moments)
+        rows += [row | {"trusted_from": trusted} for row in played]
+    if not question_command.show(result.FIELDS, rows, options, draw=draw):
+        question_command.say_no_group(None)
+
+
+class Given(NamedTuple):
+    """A history to play, the release that it is of, and since when its log is complete."""
+
+    history: LoggedHistory
+    kafka: str = KAFKA
+    trusted_from: int | None = None
+
+
+def _histories(
+    broker_log_lines: tuple[BrokerLogLine, ...],
+    options: question_command.Options,
+    *,
+    may_overwrite: bool,
+) -> list[Given]:
+    """Return the histories of the groups of a log; print a line for each that cannot be played.
+
+    ``may_overwrite``: whether --overwrite is also for another file than that of --out.
+    """
     if not options.groups:
         raise click.UsageError("name the group to rehearse: --group G")
-    options.files.extend((*server_logs, *request_logs))
-    ask = generations.Parameters(broker_log_lines=read_logs(server_logs, request_logs, log_zone))
+    ask = generations.Parameters(broker_log_lines=broker_log_lines)
+    if may_overwrite and options.out is None:
+        options = replace(options, overwrite=False)
     by_group: dict[str, list[list[Row]]] = {}  # those of a partition of the topic together
     for part in question_command.parts_of(generations.NAME, ask, options):
         for group, of_part in itertools.groupby(part.rows, key=itemgetter("group_id")):
             by_group.setdefault(group, []).append(list(of_part))
-    rows: list[Row] = []
+    given: list[Given] = []
     for group, parts in by_group.items():
         parts.sort(key=lambda part: part[0]["timestamp"] or 0)  # the group may have moved
         history = _history(group, list(itertools.chain.from_iterable(parts)))
         if history is not None:
-            trusted = {"trusted_from": parts[0][0]["trusted_from"]}
-            played = result.rehearse(history, chosen, kafka=kafka, plays=plays, moments=moments)
-            rows += [row | trusted for row in played]
-    if by_group and not rows:
+            given.append(Given(history, trusted_from=parts[0][0]["trusted_from"]))
+    if by_group and not given:
         raise Failed("there is no group that can be rehearsed")
-    if not question_command.show(result.FIELDS, rows, options, draw=draw):
-        question_command.say_no_group(None)
+    return given
+
+
+def _scenario(options: question_command.Options, of_logs: Mapping[str, object]) -> Given:
+    """Return the history of a scenario's file; ``of_logs``: options that it cannot have."""
+    path = options.logs.document
+    assert path is not None
+    times = {"--since": options.since_ms, "--until": options.until_ms}
+    groups = {"--group": options.groups, "--group-exclude": options.excluded}
+    for name, value in {**of_logs, **times, **groups}.items():
+        if value not in (None, ()):
+            raise click.UsageError(f"{name} is for LOG...; {path} is a scenario of one group")
+    question_command.check(
+        replace(options, overwrite=options.overwrite and options.out is not None)
+    )
+    try:
+        history, kafka = scenario.read(read_json(Path(path)))
+        check_release(kafka or KAFKA)
+    except (OSError, ValueError, RecursionError, CoterieError) as error:
+        raise Failed(f"{path}: {error_line(error)}") from None
+    return Given(history, kafka or KAFKA)
+
+
+def _write_scenario(
+    given: list[Given], kafka: str | None, out: str, options: question_command.Options
+) -> None:
+    """Write the file of --scenario-out."""
+    if len(given) > 1:
+        groups = ", ".join(shown(one.history.group) for one in given[:3])
+        raise click.UsageError(f"--scenario-out is for one group; these match: {groups}")
+    for one in given:
+        with (
+            whole_file(out, overwrite=options.overwrite, inputs=options.inputs) as part,
+            text_of(part) as file,
+        ):
+            file.writelines(scenario.write(one.history, kafka or one.kafka))
 
 
 def _history(group: str, rows: list[Row]) -> LoggedHistory | None:
@@ -197,12 +284,13 @@ def _range(row: Row, name: str, unit: int) -> str:
 
 
 def _notes(row: Row) -> Iterator[str]:
-    yield (
-        f"the log has {counted(row['in_log'], 'rebalance')} and "
-        f"{counted(row['records_in_log'], 'record')} of the group; the play as it was has "
-        f"{row['same_members']:,} of these with the same members, {row['same_owners']:,} with the "
-        "same owners"
-    )
+    if row["records_in_log"]:  # a scenario may have none
+        yield (
+            f"the log has {counted(row['in_log'], 'rebalance')} and "
+            f"{counted(row['records_in_log'], 'record')} of the group; the play as it was has "
+            f"{row['same_members']:,} of these with the same members, {row['same_owners']:,} with "
+            "the same owners"
+        )
     for one in row["unknown"]:
         yield f"  the log does not say: {one['what']} ({one['count']:,})"
     yield "UNOWNED: partition-seconds without an owner; LONGEST of one, SETTLING of a rebalance: s"

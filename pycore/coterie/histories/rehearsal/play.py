@@ -382,7 +382,9 @@ class Play:
         if protocol != "classic":
             for name in CLASSIC_ONLY:
                 settings.pop(name, None)
-        elif HEARTBEAT not in config:
+            return settings
+        settings.pop("group.remote.assignor", None)
+        if HEARTBEAT not in config:
             # Members that joined together would heartbeat together for ever; real ones do not.
             interval_ms = min(self._heartbeat_ms, self._session_of(settings) // 3)
             drift_ms = self._choices.integer(0, interval_ms // 10)
