@@ -59,6 +59,15 @@ def test_time_is_moved_and_numbers_are_told_over_http():
         assert http(at["metrics"], "/metrics", Host="evil.example")[0] == 403
 
 
+def test_an_automatic_clock_needs_no_control():
+    with serving(
+        "--listen", "127.0.0.1:0", "--topic", "t", "--clock", "auto",
+        "--set", "group.initial.rebalance.delay.ms=30000",
+    ) as (_, lines):  # fmt: skip
+        peer = connect(lines[0])
+        assert sockets.ask(peer, "JoinGroup", 3, asking.joining("g"))["generationId"] == 1
+
+
 def test_a_group_is_waited_for_over_http():
     with serving(
         *("--listen", "127.0.0.1:0", "--topic", "t", "--clock", "virtual"),

@@ -129,11 +129,11 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 )
 @click.option(
     "--clock",
-    type=click.Choice(["wall", "virtual"]),
+    type=click.Choice(["wall", "virtual", "auto"]),
     default="wall",
     show_default=True,
     help="The time of groups, transactions and retention: virtual, it stands until "
-    "--control advances it.",
+    "--control advances it; auto, it also jumps when clients only wait for it.",
 )
 @click.option(
     "--control",
@@ -204,7 +204,8 @@ def options_of(command_line: dict[str, Any]) -> Options:
         places=places,
         advertised=advertised,
         topics=topics,
-        virtual=command_line["clock"] == "virtual",
+        virtual=command_line["clock"] != "wall",
+        auto=command_line["clock"] == "auto",
         seed=command_line["seed"],
         users=_users(command_line["sasl_users"], places),
         tls=_tls(command_line, places),
