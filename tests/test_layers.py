@@ -143,6 +143,7 @@ ABOUT_EVERYTHING = {  # test module at the root of tests/ -> what it is about
     "test_arguments": "every public name that takes arguments",
     "test_cleaner_model": "a model that several rooms use, against a broker",
     "test_docs": "the pages of docs/",
+    "test_examples": "the examples of every public name",
     "test_golden_data": "the data in tests/golden",
     "test_golden_incidents": "the incidents in tests/golden",
     "test_layers": "the imports of all modules",

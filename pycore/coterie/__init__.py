@@ -7,15 +7,14 @@ A name is imported when it is first used, so that a program loads only what it n
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    # The reference shows the names in this order.
     # isort: off
-    from coterie._core.coordinator.classic.group import GroupMetadata as GroupMetadata
-    from coterie._core.coordinator.classic.group import MemberMetadata as MemberMetadata
-    from coterie._core.structures.expiry import expired as expired
-    from coterie._core.structures.offsets import OffsetMap as OffsetMap
-    from coterie._core.structures.timers import TimerWheel as TimerWheel
-    from coterie._core.structures.votes import (
-        select_protocol as select_protocol,
-        select_protocols as select_protocols,
+    from coterie.reading import read as read
+    from coterie.state.partial import (
+        scan as scan,
+        merge as merge,
+        PartialState as PartialState,
+        ScanOptions as ScanOptions,
     )
     from coterie.coordinator.group_coordinator import GroupCoordinator as GroupCoordinator
     from coterie.coordinator.pending import (
@@ -23,34 +22,36 @@ if TYPE_CHECKING:
         PendingAppend as PendingAppend,
         TraceOutput as TraceOutput,
     )
-    from coterie.errors import (
-        ArgumentError as ArgumentError,
-        ConfigError as ConfigError,
-        CorruptData as CorruptData,
-        CoterieError as CoterieError,
-        LogError as LogError,
-        NotAnswered as NotAnswered,
-        TraceError as TraceError,
-    )
-    from coterie.events import (
-        Append as Append,
-        Cause as Cause,
-        Response as Response,
-        Transition as Transition,
-        Unanswered as Unanswered,
-    )
-    from coterie.reading import read as read
-    from coterie.state.partial import (
-        PartialState as PartialState,
-        ScanOptions as ScanOptions,
-        merge as merge,
-        scan as scan,
-    )
-    from coterie.coordinator.trace import load_trace as load_trace, run_trace as run_trace
     from coterie.values import (
-        Batch as Batch,
         Error as Error,
         OffsetAndMetadata as OffsetAndMetadata,
+        Batch as Batch,
+    )
+    from coterie.events import (
+        Transition as Transition,
+        Cause as Cause,
+        Append as Append,
+        Response as Response,
+        Unanswered as Unanswered,
+    )
+    from coterie.coordinator.trace import load_trace as load_trace, run_trace as run_trace
+    from coterie._core.structures.timers import TimerWheel as TimerWheel
+    from coterie._core.structures.offsets import OffsetMap as OffsetMap
+    from coterie._core.structures.expiry import expired as expired
+    from coterie._core.structures.votes import (
+        select_protocol as select_protocol,
+        select_protocols as select_protocols,
+    )
+    from coterie._core.coordinator.classic.group import GroupMetadata as GroupMetadata
+    from coterie._core.coordinator.classic.group import MemberMetadata as MemberMetadata
+    from coterie.errors import (
+        CoterieError as CoterieError,
+        ArgumentError as ArgumentError,
+        ConfigError as ConfigError,
+        LogError as LogError,
+        CorruptData as CorruptData,
+        NotAnswered as NotAnswered,
+        TraceError as TraceError,
     )
     # isort: on
 

@@ -26,6 +26,17 @@ async def wait(pending: Pending[T]) -> T:
     ------
     NotAnswered
         The request was replaced or dropped: it will never be answered.
+
+    Examples
+    --------
+    >>> coordinator = GroupCoordinator()
+    >>> async def join():
+    ...     fields = {"protocol_type": "consumer", "protocols": {"range": b""}}
+    ...     return (await wait(coordinator.join_group("g", **fields))).generation_id
+    >>> async def test():
+    ...     return (await asyncio.gather(join(), drive(coordinator, until_ms=5_000)))[0]
+    >>> asyncio.run(test())
+    1
     """
     if not isinstance(pending, Pending):
         raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")
@@ -35,7 +46,15 @@ async def wait(pending: Pending[T]) -> T:
 
 
 async def drive(coordinator: GroupCoordinator, *, until_ms: int) -> None:
-    """Move the clock from deadline to deadline; yield to the other tasks before each."""
+    """Move the clock from deadline to deadline; yield to the other tasks before each.
+
+    Examples
+    --------
+    >>> coordinator = GroupCoordinator()
+    >>> asyncio.run(drive(coordinator, until_ms=60_000))
+    >>> coordinator.now_ms
+    60000
+    """
     if not isinstance(coordinator, GroupCoordinator):
         raise ArgumentError(f"coordinator must be a GroupCoordinator, not {shown(coordinator)}")
     until_ms = milliseconds(until_ms, "until_ms")

@@ -83,8 +83,8 @@ def read(
     >>> log = coterie.read("tests/golden/logs/basic", group="grp-java-sticky")
     >>> log.groups.select(["group_id", "state"]).to_pylist()
     [{'group_id': 'grp-java-sticky', 'state': 'Empty'}]
-    >>> log.explain().column("event").unique().to_pylist()
-    ['generation', 'commits', 'empty']
+    >>> log.explain().column("event").to_pylist()[:3]
+    ['generation', 'commits', 'generation']
     """
     groups = None
     if group is not None:

@@ -66,7 +66,13 @@ def subscription(
     generation_id: int = -1,
     rack_id: str | None = None,
 ) -> bytes:
-    """Encode a subscription; topics and owned partitions are sorted, as in Java."""
+    r"""Encode a subscription; topics and owned partitions are sorted, as in Java.
+
+    Examples
+    --------
+    >>> subscription(["orders"])
+    b'\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff\x00\x00\x00\x00'
+    """
     if isinstance(topics, Mapping):
         topics = topics.keys()
     topic_names = walked(topics, "topics", "a list of names")
@@ -86,7 +92,13 @@ def subscription(
 def assignment(
     partitions: Mapping[str, Iterable[int]], version: int = 1, *, user_data: bytes | None = None
 ) -> bytes:
-    """Encode an assignment, in the order of the mapping."""
+    """Encode an assignment, in the order of the mapping.
+
+    Examples
+    --------
+    >>> read_assignment(assignment({"orders": [0, 1]}))
+    {'orders': [0, 1]}
+    """
     data = {
         "assignedPartitions": _partitions(_mapping(partitions, "partitions")),
         "userData": None if user_data is None else binary(user_data, "user_data"),
@@ -101,6 +113,11 @@ def read_subscription(data: bytes) -> Subscription:
     ------
     CorruptData
         Kafka's reader would throw, or ``data`` is empty.
+
+    Examples
+    --------
+    >>> read_subscription(subscription(["orders", "audit"])).topics
+    ('audit', 'orders')
     """
     read = decode_subscription(binary(data, "data"))
     if read is None:
@@ -123,6 +140,11 @@ def read_assignment(data: bytes) -> dict[str, list[int]]:
     ------
     CorruptData
         Kafka's reader would throw.
+
+    Examples
+    --------
+    >>> read_assignment(b"")
+    {}
     """
     read = decode_assignment(binary(data, "data"))
     return {} if read is None else _by_topic(read["data"]["assignedPartitions"])

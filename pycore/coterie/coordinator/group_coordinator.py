@@ -76,6 +76,17 @@ class GroupCoordinator(ConsumerGroupRequests):
     -----
     ``member_ids``, ``on_event`` and ``log_sink`` must not call the coordinator. One thread at a
     time: share it under a lock of your own.
+
+    Examples
+    --------
+    >>> coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": 3000})
+    >>> join = coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
+    >>> coordinator.run_until(join, limit_ms=60_000).generation_id
+    1
+    >>> coordinator.now_ms
+    3000
+    >>> [event.to for event in coordinator.events if isinstance(event, Transition)]
+    ['PreparingRebalance', 'CompletingRebalance']
     """
 
     @called

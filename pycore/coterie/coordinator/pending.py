@@ -30,6 +30,16 @@ class Pending(Generic[T]):
         ``"dropped"`` (the member is gone); the last two are never answered.
     answered_at : int or None
         The virtual time of the answer, in ms.
+
+    Examples
+    --------
+    >>> coordinator = GroupCoordinator()
+    >>> join = coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
+    >>> join.status
+    'waiting'
+    >>> coordinator.advance(3000)
+    >>> join.response.error, join.answered_at
+    (<Error.NONE: 0>, 3000)
     """
 
     __slots__ = ("_response", "answered_at", "id", "op", "status")
@@ -82,6 +92,16 @@ class PendingAppend:
     """An append that has not finished.
 
     It comes from ``appends="deferred"``, or from a ``log_sink`` that finishes an append later.
+
+    Examples
+    --------
+    >>> coordinator = GroupCoordinator(appends="deferred")
+    >>> commit = coordinator.offset_commit("g", {("orders", 0): 5})
+    >>> commit.done, coordinator.appends[0].kind
+    (False, 'offset_commit')
+    >>> coordinator.appends[0].complete(Error.REQUEST_TIMED_OUT)
+    >>> commit.response.partitions[0].error
+    <Error.REQUEST_TIMED_OUT: 7>
     """
 
     __slots__ = ("_on_complete", "_op")
@@ -144,7 +164,18 @@ class PendingAppend:
 
 
 class TraceOutput:
-    """The output of a played trace, stored compactly; dicts and events are made on request."""
+    """The output of a played trace, stored compactly; dicts and events are made on request.
+
+    Examples
+    --------
+    >>> trace = load_trace([
+    ...     {"format": "coterie-trace", "version": 1, "name": "one heartbeat"},
+    ...     {"at": 0, "id": 1, "op": "heartbeat", "group_id": "g", "member_id": "m"},
+    ... ])
+    >>> output = GroupCoordinator().play(trace)
+    >>> [line["error"] for line in output.lines()]
+    ['UNKNOWN_MEMBER_ID']
+    """
 
     __slots__ = ("_outputs",)
 

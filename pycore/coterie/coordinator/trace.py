@@ -43,6 +43,12 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
         A line is wrong; the message says what and where. Also a ValueError.
     ArgumentError
         ``lines`` is not an iterable of lines, but a single text or a path, for example.
+
+    Examples
+    --------
+    >>> trace = load_trace(['{"format": "coterie-trace", "version": 1, "name": "empty"}'])
+    >>> trace.header["name"], len(trace)
+    ('empty', 0)
     """
     trace: Trace | None = None
     ids: set[int] = set()
@@ -78,6 +84,17 @@ def run_trace(
         As :func:`load_trace`; also if Kafka's code would throw on a member's metadata.
     ArgumentError
         ``settings`` is not a mapping.
+
+    Examples
+    --------
+    >>> commit = {"op": "offset_commit", "group_id": "g",
+    ...           "offsets": [{"topic": "orders", "partition": 0, "offset": 5}]}
+    >>> lines = run_trace([
+    ...     {"format": "coterie-trace", "version": 1, "name": "one commit"},
+    ...     {"at": 0, "id": 1, **commit},
+    ... ])
+    >>> [line["event"] for line in lines]
+    ['append', 'response']
     """
     if settings is not None and not isinstance(settings, Mapping):
         raise ArgumentError(f"settings must be a mapping, not {shown(settings)}")

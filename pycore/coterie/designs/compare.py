@@ -73,6 +73,15 @@ def compare(
     ------
     ScenarioError, ArgumentError
         The scenario is wrong, there is no such design, or an argument has a wrong type.
+
+    Examples
+    --------
+    >>> topic = {"at": 0, "op": "create_topic", "topic": "orders", "replicas": [[0], [0]]}
+    >>> start = {"at": 1000, "op": "start", "consumer": "c1", "subscription": {"orders": 1}}
+    >>> settle = {"at": 91000, "op": "settle", "point": 1}
+    >>> scenario = {"format": "coterie-zk08", "events": [topic, start, settle]}
+    >>> compare(scenario, ["zookeeper-0.8", "today"]).rows()[0]
+    ['rebalances', '1', '1']
     """
     chosen = dict.fromkeys(map(known_design, walked(designs, "designs", "the names of designs")))
     boolean(timeline, "timeline")

@@ -95,6 +95,15 @@ def run(
         The scenario is wrong, or takes too many steps to simulate: one line that names the place.
     ArgumentError
         There is no such design, or another argument has a wrong type.
+
+    Examples
+    --------
+    >>> topic = {"at": 0, "op": "create_topic", "topic": "orders", "replicas": [[0], [0]]}
+    >>> start = {"at": 1000, "op": "start", "consumer": "c1", "subscription": {"orders": 1}}
+    >>> settle = {"at": 91000, "op": "settle", "point": 1}
+    >>> scenario = {"format": "coterie-zk08", "events": [topic, start, settle]}
+    >>> run(scenario, "today").costs["rebalances"]
+    1
     """
     known_design(design)
     boolean(timeline, "timeline")

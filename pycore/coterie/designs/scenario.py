@@ -60,6 +60,11 @@ def read_scenario(value: Any, *, name: str = "") -> Scenario:
     ------
     ScenarioError
         The scenario is wrong. The message is one line that names the place.
+
+    Examples
+    --------
+    >>> read_scenario({"format": "coterie-zk08", "name": "nothing", "events": []}).ops
+    ()
     """
     if not isinstance(value, Mapping):
         raise ScenarioError(f"a scenario is an object, not {shown(value)}")

@@ -93,7 +93,22 @@ def sleep(ms: int) -> None:
 
 
 def producer(settings: Mapping[str, Any]) -> Producer:
-    """Return a producer in the process; for applications in a history."""
+    """Return a producer in the process; for applications in a history.
+
+    Examples
+    --------
+    >>> class Copy:
+    ...     def __init__(self, consumer, store):
+    ...         self.producer = producer({})
+    ...
+    ...     def process(self, records):
+    ...         for record in records:
+    ...             self.producer.send("copies", record.value)
+    ...         self.producer.flush()
+    >>> history = History(members=1, topics={"orders": 1}, outputs={"copies": 1}, minutes=1)
+    >>> history.run(Copy).outputs["copies"][0].value
+    'orders-0-0'
+    """
     instance, process = _here()
     return instance.make_producer(settings, process)
 
@@ -102,6 +117,24 @@ def run_in_thread(function: Callable[..., Any], *args: Any) -> Future:
     """Run a function in a thread of the process; return its future. For applications in a history.
 
     The thread pauses and dies with its process. A consumer belongs to the thread of ``process``.
+
+    Examples
+    --------
+    >>> class Threaded:
+    ...     def __init__(self, consumer, store):
+    ...         self.store = store
+    ...
+    ...     def process(self, records):
+    ...         run_in_thread(self.work, records)
+    ...
+    ...     def work(self, records):
+    ...         for record in records:
+    ...             began_ms = now_ms()
+    ...             sleep(500)
+    ...             self.store[record.value] = now_ms() - began_ms
+    >>> outcome = History(members=1, topics={"orders": 1}, minutes=1).run(Threaded)
+    >>> set(outcome.store.values())
+    {500}
     """
     return _here()[0].spawn(function, args)
 

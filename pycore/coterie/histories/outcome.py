@@ -149,6 +149,23 @@ class Outcome:
         What was run.
     skipped : list of Note
         The events of a play that its client cannot take part in, each with the reason.
+
+    Examples
+    --------
+    >>> class Billing:
+    ...     def __init__(self, consumer, store):
+    ...         self.consumer = consumer
+    ...
+    ...     def process(self, records):
+    ...         self.consumer.commit()  # before its work is done
+    ...         for _ in records:
+    ...             pass
+    >>> crash = Crash(at_ms=0, during="processing")
+    >>> outcome = History(members=1, topics={"orders": 1}, minutes=1, events=(crash,)).run(Billing)
+    >>> outcome
+    <Outcome: 1 lost, 0 repeated, 0 overlaps, 0 stuck, 0 out_of_order>
+    >>> outcome.lost
+    [orders-0@0 never processed; member-0 committed past it at 0:10.002]
     """
 
     def __init__(
@@ -161,6 +178,10 @@ class Outcome:
         self.history, self._ledger = history, ledger
         self._store, self._outputs = store, outputs
         self.skipped = [note for note in ledger.notes if note.kind == "skipped"]
+
+    def __repr__(self) -> str:
+        findings = (f"{len(getattr(self, name))} {name}" for name in FINDINGS)
+        return f"<Outcome: {', '.join(findings)}>"
 
     @cached_property
     def store(self) -> dict[Any, Any]:

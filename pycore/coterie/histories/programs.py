@@ -25,6 +25,22 @@ def processed(record: Any) -> None:
 
     Call it with a message of a client, or a record, at the place of its effect. Events strike
     ``during="processing"`` in this time.
+
+    Examples
+    --------
+    >>> def main():
+    ...     from confluent_kafka import Consumer
+    ...
+    ...     consumer = Consumer({"group.id": "g", "auto.offset.reset": "earliest"})
+    ...     consumer.subscribe(["orders"])
+    ...     while True:
+    ...         message = consumer.poll(1.0)
+    ...         if message is not None:
+    ...             processed(message)
+    ...             store()[message.value()] = "billed"
+    >>> outcome = History(members=1, topics={"orders": 1}, minutes=1).run(program=main)
+    >>> outcome.lost, len(outcome.store) > 0
+    ([], True)
     """
     found = running()
     if found is not None and isinstance(found[0], MemberProgram):

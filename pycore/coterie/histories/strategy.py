@@ -126,6 +126,21 @@ def profile(name: str, **options: Any) -> Any:
         There is no such profile.
     CoterieError
         Hypothesis is missing.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> class Billing:
+    ...     def __init__(self, consumer, store):
+    ...         self.store = store
+    ...
+    ...     def process(self, records):
+    ...         self.store.update((record.value, "billed") for record in records)
+    >>> @profile("quick", max_examples=2, database=None)
+    ... @given(histories(members=(1, 2), minutes=1, events=["Crash", "Join"]))
+    ... def test_no_record_is_lost(history):
+    ...     assert not history.run(Billing).lost
+    >>> test_no_record_is_lost()  # pytest does this
     """
     if name not in PROFILES:
         raise ArgumentError(f"name must be one of {', '.join(PROFILES)}, not {shown(name)}")
@@ -140,6 +155,11 @@ def random_history(seed: int, **options: Any) -> History:
     """Return the history of a seed; options as in :func:`histories`.
 
     The same seed and options give the same history, on every machine.
+
+    Examples
+    --------
+    >>> random_history(7, events=["Crash"]) == random_history(7, events=["Crash"])
+    True
     """
     bound = called(signature(histories).bind)(**options)
     bound.apply_defaults()

@@ -98,7 +98,7 @@ class ScanOptions:
         )
 
 
-@dataclass
+@dataclass(repr=False)
 class PartialState:
     """The state of a piece of a log, which can be merged with others: see :func:`merge`.
 
@@ -121,6 +121,9 @@ class PartialState:
         if not isinstance(self.partitions, dict):
             raise ArgumentError(f"partitions must be a dict, not {shown(self.partitions)}")
         self._folds()
+
+    def __repr__(self) -> str:
+        return f"<PartialState: partitions {list(self.partitions)}>"
 
     def fold(self, partition: int | None) -> PartitionFold:
         """Return the fold of a partition; create it if necessary."""
@@ -279,6 +282,16 @@ def scan(
         ``data`` is not a contiguous buffer of bytes, or another argument is wrong.
     LogError
         ``data`` is a ``mmap``, and its file was truncated during the scan.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> segment = Path("tests/golden/logs/basic/__consumer_offsets-1/00000000000000000000.log")
+    >>> state = scan(segment.read_bytes(), partition=1)
+    >>> state
+    <PartialState: partitions [1]>
+    >>> [group["group_id"] for group in state.groups()]
+    ['grp-aio-range', 'grp-static-ck', 'grp-static-removed']
     """
     if isinstance(data, str | os.PathLike):
         raise ArgumentError(f"data must be bytes, not {shown(data)}; coterie.read reads paths")
@@ -297,6 +310,18 @@ def merge(partials: Iterable[PartialState]) -> PartialState:
     ------
     CoterieError
         An element is not a partial state, or the options of the scans differ.
+
+    Examples
+    --------
+    >>> from coterie.messages import encode_batch, encode_key, encode_value
+    >>> key = encode_key({"version": 1, "data": {"group": "g", "topic": "orders", "partition": 0}})
+    >>> def commit(at, offset):  # a batch of a log
+    ...     data = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}
+    ...     value = encode_value(1, {"version": 3, "data": data})
+    ...     return encode_batch([(at, 0, key, value)], at)
+    >>> state = merge([scan(commit(0, offset=5)), scan(commit(1, offset=9))])
+    >>> state.groups()[0]["offsets"][0]["offset"]
+    9
     """
     merged: PartialState | None = None
     for state in walked(partials, "partials"):

@@ -20,7 +20,15 @@ from coterie.values import Error, JoinGroupResponse, SyncGroupResponse
 
 
 class ClassicMember(Member, protocol="classic"):
-    """A member that speaks the classic protocol, eagerly: it gives up all before it rejoins."""
+    """A member that speaks the classic protocol, eagerly: it gives up all before it rejoins.
+
+    Examples
+    --------
+    >>> from coterie import GroupCoordinator
+    >>> member = ClassicMember(GroupCoordinator(), "g", client_id="app", topics={"orders": 2})
+    >>> member.join().status
+    'waiting'
+    """
 
     _defaults_of_others: ClassVar = {
         "server_assignor": None,

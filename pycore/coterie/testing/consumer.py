@@ -49,6 +49,16 @@ class ConsumerMember(Member, protocol="consumer"):
     ----------
     member_id : str
         Its own id, which stays the same when it is fenced or comes back.
+
+    Examples
+    --------
+    >>> from coterie import GroupCoordinator
+    >>> coordinator = GroupCoordinator({"coterie.behaviour": "4.1"})
+    >>> coordinator.set_topics({"orders": 2})
+    >>> member = ConsumerMember(coordinator, "g", client_id="app", topics=["orders"])
+    >>> member.poll()
+    >>> member.assignment
+    {'orders': [0, 1]}
     """
 
     _defaults_of_others: ClassVar = {

@@ -82,6 +82,17 @@ class Member:
         automatic commits.
     events : list
         Its actions and the answers, in order: ``(at, what, detail)``, at in ms.
+
+    Examples
+    --------
+    >>> from coterie import GroupCoordinator
+    >>> coordinator = GroupCoordinator()
+    >>> member = Member(coordinator, "g", client_id="app", topics={"orders": 2})
+    >>> while not member.stable:
+    ...     member.poll()
+    ...     coordinator.advance_by(1000)
+    >>> member.assignment
+    {'orders': [0, 1]}
     """
 
     _of_protocol: ClassVar[dict[str, type[Member]]] = {}

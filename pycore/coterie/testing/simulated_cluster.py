@@ -67,6 +67,15 @@ class Cluster:
         Whether it still loads its log.
     transactions : Transactions
         The transaction coordinator.
+
+    Examples
+    --------
+    >>> cluster = Cluster({"orders": 1})
+    >>> consumer = Consumer(cluster, {"group.id": "g", "auto.offset.reset": "earliest"})
+    >>> consumer.subscribe(["orders"])
+    >>> cluster.network.fail("consumer", "join_group", "NOT_COORDINATOR")
+    >>> [record.offset for record in consumer.poll(10_000)]
+    [0, 1, 2]
     """
 
     def __init__(

@@ -56,6 +56,18 @@ def virtual_clients(cluster: Cluster) -> Iterator[None]:
     ----------
     cluster : Cluster
         What the clients connect to, whatever their ``bootstrap.servers``.
+
+    Examples
+    --------
+    >>> import time
+    >>> with virtual_clients(Cluster({"orders": 1})):
+    ...     from confluent_kafka import Consumer
+    ...     consumer = Consumer({"group.id": "g", "auto.offset.reset": "earliest"})
+    ...     consumer.subscribe(["orders"])
+    ...     message = consumer.poll(60.0)
+    ...     time.sleep(3600)  # takes no time
+    >>> message.value()
+    b'orders-0-0'
     """
     if not isinstance(cluster, Cluster):
         raise ArgumentError(f"cluster must be a Cluster, not {shown(cluster)}")

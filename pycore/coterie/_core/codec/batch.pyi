@@ -85,6 +85,16 @@ class LogReader:
     Notes
     -----
     Sources: FileLogInputStream, DefaultRecordBatch, AbstractLegacyRecordBatch.
+
+    Examples
+    --------
+    >>> first = encode_batch([(0, 1_000, b"key", b"first")])
+    >>> second = encode_batch([(1, 2_000, b"key", b"second")], base_offset=1)
+    >>> reader = LogReader(first + second[:-1] + b"?")
+    >>> [record.value for batch in reader for record in batch.records]
+    [b'first']
+    >>> [(fault.base_offset, fault.kind) for fault in reader.faults]
+    [(1, 'crc')]
     """
 
     faults: list[BatchFault]
@@ -144,6 +154,12 @@ def encode_batch(
     Kafka's coordinator writes group metadata and tombstones with producer fields of -1, an
     OffsetCommit with ``base_sequence=0``, and a TxnOffsetCommit with the producer's id and epoch,
     ``base_sequence=0`` and ``transactional``; all with leader epoch -1 until the log sets it.
+
+    Examples
+    --------
+    >>> batch = encode_batch([(7, 1_000, b"key", b"value")], base_offset=7)
+    >>> next(LogReader(batch)).records[0].offset
+    7
     """
 
 def encode_sized(
@@ -177,6 +193,12 @@ def encode_marker(
     """Encode the control batch that ends a transaction: COMMIT or ABORT.
 
     ``coordinator_epoch`` is the transaction coordinator's.
+
+    Examples
+    --------
+    >>> marker = encode_marker(True, producer_id=7, producer_epoch=0, timestamp_ms=1_000)
+    >>> next(LogReader(marker)).is_control
+    True
     """
 
 def encode_message_set(
@@ -192,4 +214,11 @@ def encode_message_set(
     offset; the inner offsets are absolute in magic 0, and relative to the first record in magic 1.
     The wrapper has the greatest time, or ``append_time_ms``, which means LogAppendTime (magic 1).
     LZ4 in magic 0 has the header checksum that Kafka computed wrongly.
+
+    Examples
+    --------
+    >>> old = encode_message_set([(0, 1_000, b"key", b"value")], magic=1, codec=1)
+    >>> batch = next(LogReader(old))
+    >>> batch.magic, batch.compression
+    (1, 'gzip')
     """

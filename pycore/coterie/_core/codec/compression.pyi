@@ -31,6 +31,11 @@ def partition_for(group_id: str, partitions: int = 50) -> int:
     ------
     ArgumentError
         ``partitions`` is below 1.
+
+    Examples
+    --------
+    >>> partition_for("payments", 50)
+    13
     """
 
 MAX_SIZE: int

@@ -15,7 +15,7 @@ def key_type(version: int) -> str | None:
     """Return the type of a record by the version of its key; None: an unknown version."""
 
 def decode_key(key: bytes) -> dict[str, Any]:
-    """Decode a record's key.
+    r"""Decode a record's key.
 
     Returns
     -------
@@ -29,6 +29,11 @@ def decode_key(key: bytes) -> dict[str, Any]:
     coterie.CorruptData
         ``kind="key"``: the bytes end too early, or hold a null or length that is not allowed;
         ``position`` is the byte in ``key``.
+
+    Examples
+    --------
+    >>> decode_key(b"\x00\x02\x00\x08payments")
+    {'version': 2, 'type': 'group_metadata', 'data': {'group': 'payments'}}
     """
 
 @overload
@@ -60,6 +65,14 @@ def decode_value(key_version: int | None, value: bytes, *, tags: bool = True) ->
     ------
     coterie.CorruptData
         ``kind="value"``: as ``decode_key``, or an unknown version of the value.
+
+    Examples
+    --------
+    >>> data = {"offset": 42, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1_000}
+    >>> value = encode_value(1, {"version": 3, "data": data})
+    >>> decode_value(1, value)["data"]["offset"]
+    42
+    >>> decode_value(1, None)  # a tombstone
     """
 
 def decode_share_key(key: bytes) -> dict[str, Any]:
@@ -96,12 +109,17 @@ def decode_assignment(data: bytes) -> dict[str, Any] | None:
     """Decode a member's assignment; see ``decode_subscription``."""
 
 def encode_key(key: dict[str, Any]) -> bytes:
-    """Encode a record's key from ``version`` and ``data``.
+    r"""Encode a record's key from ``version`` and ``data``.
 
     Raises
     ------
     coterie.CoterieError
         The version is unknown, or a field is missing, null, too long or of another type.
+
+    Examples
+    --------
+    >>> encode_key({"version": 2, "data": {"group": "payments"}})
+    b'\x00\x02\x00\x08payments'
     """
 
 def encode_value(key_version: int, value: dict[str, Any] | None) -> bytes | None:
@@ -111,6 +129,12 @@ def encode_value(key_version: int, value: dict[str, Any] | None) -> bytes | None
     ------
     coterie.CoterieError
         As ``encode_key``.
+
+    Examples
+    --------
+    >>> data = {"offset": 42, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1_000}
+    >>> len(encode_value(1, {"version": 3, "data": data}))
+    24
     """
 
 def encode_subscription(subscription: dict[str, Any] | None) -> bytes:

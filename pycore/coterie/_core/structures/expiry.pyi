@@ -72,4 +72,10 @@ def expired(
     Notes
     -----
     Source: ``GroupMetadata.scala``, removeExpiredOffsets.
+
+    Examples
+    --------
+    >>> day = 86_400_000
+    >>> expired([0, 5 * day], None, now_ms=8 * day, retention_ms=7 * day)
+    array([ True, False])
     """

@@ -35,6 +35,17 @@ class OffsetMap(Mapping[_Key, Offset]):
     not replace. A key, value or time of another type is an ArgumentError. It can be copied and
     pickled, with what is pending. One thread at a time.
     Source: ``GroupMetadata.scala``; method names are Kafka's.
+
+    Examples
+    --------
+    >>> offsets = OffsetMap()
+    >>> offsets.commit({("orders", 0): 5}, position=100)
+    >>> offsets.prepare_offset_commit({("orders", 0): 9})  # its append begins
+    >>> offsets["orders", 0].offset, offsets.is_pending("orders", 0)
+    (5, True)
+    >>> offsets.on_offset_commit_append({("orders", 0): 9}, position=101)
+    >>> offsets["orders", 0].offset
+    9
     """
 
     count: int

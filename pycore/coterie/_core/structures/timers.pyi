@@ -23,6 +23,17 @@ class TimerWheel:
     One thread at a time: without a lock calls run one after another, in an undefined order.
     Source: ``SystemTimer.java``, ``TimingWheel.java``; timers with the same deadline fire in the
     order of arming, while in Kafka their order depends on the wheel's levels.
+
+    Examples
+    --------
+    >>> wheel = TimerWheel()
+    >>> handles = wheel.add_many([10_000, 6_000], keys=[1, 2])
+    >>> wheel.rearm(handles[0], 16_000)
+    True
+    >>> wheel.advance(10_000)
+    array([2])
+    >>> wheel.next_deadline_ms()
+    16000
     """
 
     def __new__(cls, now_ms: int = 0) -> Self: ...

@@ -42,6 +42,11 @@ def select_protocol(protocols: Iterable[Iterable[str]]) -> str:
     -----
     Each member votes for the first of its names that all members have. The name with the most
     votes wins; in a tie, the one voted for first. Source: ``GroupMetadata.selectProtocol``.
+
+    Examples
+    --------
+    >>> select_protocol([["range", "sticky"], ["sticky", "range"], ["sticky", "range"]])
+    'sticky'
     """
 
 def select_protocols(
@@ -71,4 +76,12 @@ def select_protocols(
     ArgumentError
         Starts decrease or do not end where they must; ids are not integers, negative, or not
         below 2**26.
+
+    Examples
+    --------
+    Two members who disagree, and a group of one:
+
+    >>> winner, votes = select_protocols([0, 1, 1, 0, 2], [0, 2, 4, 5], [0, 2, 3])
+    >>> winner.tolist(), votes.tolist()
+    ([0, 2], [1, 1])
     """

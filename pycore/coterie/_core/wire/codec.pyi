@@ -86,6 +86,13 @@ class Codec:
         ------
         coterie.wire.WireError
             The frame does not parse; ``stage`` is ``header``, ``version`` or ``body``.
+
+        Examples
+        --------
+        >>> frame = encode_request(12, 4, {"groupId": "g", "generationId": 1, "memberId": "m"})
+        >>> request = decode_request(frame)
+        >>> APIS[request.api_key].name, request.body["groupId"]
+        ('Heartbeat', 'g')
         """
 
     def decode_response(
@@ -110,6 +117,12 @@ class Codec:
             The frame does not parse; ``stage`` is ``header`` or ``body``.
         coterie.ArgumentError
             There is no such API or version.
+
+        Examples
+        --------
+        >>> frame = encode_response(12, 4, {"errorCode": 27})
+        >>> decode_response(12, 4, frame).body
+        {'throttleTimeMs': 0, 'errorCode': 27}
         """
 
     def encode_request(
@@ -121,7 +134,7 @@ class Codec:
         correlation_id: int = 0,
         client_id: str | None = None,
     ) -> bytes:
-        """Encode a request as a frame without its length.
+        r"""Encode a request as a frame without its length.
 
         Parameters
         ----------
@@ -135,6 +148,11 @@ class Codec:
         ------
         coterie.ArgumentError
             There is no such API or version, or a value does not fit its field.
+
+        Examples
+        --------
+        >>> encode_request(18, 0, {}, correlation_id=5)  # ApiVersions
+        b'\x00\x12\x00\x00\x00\x00\x00\x05\xff\xff'
         """
 
     def encode_response(
@@ -145,10 +163,15 @@ class Codec:
         *,
         correlation_id: int = 0,
     ) -> bytes:
-        """Encode a response; see ``encode_request``.
+        r"""Encode a response; see ``encode_request``.
 
         Raises
         ------
         coterie.ArgumentError
             There is no such API or version, or a value does not fit its field.
+
+        Examples
+        --------
+        >>> encode_response(12, 0, {"errorCode": 27}, correlation_id=5)  # REBALANCE_IN_PROGRESS
+        b'\x00\x00\x00\x05\x00\x1b'
         """

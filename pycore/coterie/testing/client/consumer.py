@@ -67,6 +67,17 @@ class Consumer:
     ----------
     client_id : str
         Its ``client.id``; default: the name of the process.
+
+    Examples
+    --------
+    >>> cluster = Cluster({"orders": 2})  # a record a second in each partition
+    >>> consumer = Consumer(cluster, {"group.id": "g", "auto.offset.reset": "earliest"})
+    >>> consumer.subscribe(["orders"])
+    >>> len(consumer.poll(10_000)), cluster.now_ms
+    (6, 3012)
+    >>> consumer.commit()
+    >>> consumer.committed([TopicPartition("orders", 0)])[TopicPartition("orders", 0)].offset
+    3
     """
 
     def __init__(

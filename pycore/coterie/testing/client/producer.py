@@ -59,6 +59,14 @@ class Producer:
         A producer's settings by Kafka's names, such as ``transactional.id``.
     process : Process, optional
         The process that it lives in; default: one of its own, without a program.
+
+    Examples
+    --------
+    >>> producer = Producer(Cluster({"orders": 1}, interval_ms=None), {})
+    >>> sent = producer.send("orders", "value")
+    >>> producer.flush()
+    >>> sent.value
+    RecordMetadata(topic='orders', partition=0, offset=0)
     """
 
     def __init__(

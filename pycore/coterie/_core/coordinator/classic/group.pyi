@@ -16,6 +16,13 @@ class MemberMetadata:
 
     ``protocols`` are (name, metadata) in order of preference. An argument of another type is an
     ArgumentError, here and in every method.
+
+    Examples
+    --------
+    >>> lists = [("sticky", b""), ("range", b"")]
+    >>> member = MemberMetadata("m", None, "app", "/host", 60_000, 10_000, "consumer", lists)
+    >>> member.vote({"range", "roundrobin"})
+    'range'
     """
 
     member_id: str
@@ -67,6 +74,16 @@ class GroupMetadata:
     Members are visited in the order in which they were added; a static member that gets a new id
     moves to the end. Times are ms. Timers and offsets belong to the coordinator. One thread at a
     time.
+
+    Examples
+    --------
+    >>> lists = [("range", b"")]
+    >>> group = GroupMetadata("payments")
+    >>> group.add(MemberMetadata("m", None, "app", "/host", 60_000, 10_000, "consumer", lists))
+    >>> group.transition_to("PreparingRebalance", 1_000)
+    >>> group.init_next_generation(4_000)
+    >>> group.current_state, group.generation_id, group.protocol_name
+    ('CompletingRebalance', 1, 'range')
     """
 
     group_id: str
