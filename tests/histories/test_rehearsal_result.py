@@ -1,4 +1,4 @@
-"""What a rehearsal shows: the moments that are worse than in the history."""
+"""What a rehearsal shows: the moments that are worse than in the history, and the page."""
 
 import dataclasses
 import json
@@ -8,13 +8,17 @@ from itertools import pairwise
 
 import pytest
 
+from coterie.designs.timeline import Timeline
+from coterie.histories.rehearsal import page
 from coterie.histories.rehearsal.history import LEAD_MS, LoggedHistory
-from coterie.histories.rehearsal.moments import Moment, worse_moments
-from coterie.histories.rehearsal.play import Play
-from coterie.histories.rehearsal.result import rehearse
+from coterie.histories.rehearsal.moments import Moment, Worse, worse_moments
+from coterie.histories.rehearsal.play import Play, Played
+from coterie.histories.rehearsal.result import FIELDS, Outcome, outcomes, rehearse
 from coterie.histories.rehearsal.variants import read_variant
-from support.commandline import coterie_ok
+from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN
+from support.histories.rehearsed import histories_of
+from support.report.pages import Elements
 
 RESTARTS = GOLDEN / "incidents" / "rolling-restarts" / "log"
 HOUR_MS = 3_600_000
@@ -120,3 +124,88 @@ def test_the_worst_moments_are_chosen_and_the_others_counted():
     more = [one["unowned_more_ms"] for one in whole["moments"]]
     assert more == sorted(more, reverse=True)
     assert all(one["at_ms"] >= LEAD_MS // 2 for one in whole["moments"])
+
+
+def page_of(of, *variants):
+    """The data of a page, and the outcomes that it shows."""
+    chosen = [read_variant(text) for text in variants]
+    found = list(outcomes(of, chosen, plays=2, timelines=True))
+    return page.page_data(of, found), found
+
+
+def test_the_lanes_of_a_page_have_what_each_play_counts():
+    of = history(op("crash", "b", 100_000), op("start", "c", 150_000), op("close", "a", 200_000))
+    data, found = page_of(of, "protocol=consumer", "static=true", "static=true")
+    log, *plays = data["lanes"]
+    assert [lane["design"] for lane in plays] == [
+        *("as it was", "protocol=consumer", "static=true", "static=true")
+    ]
+    assert log["costs"]["unowned_seconds"] is None
+    for lane, outcome in zip(plays, found, strict=True):
+        nobody = [end - at for _, at, end, who in lane["bars"] if not lane["owners"][who]]
+        assert sum(nobody) == outcome.shown.unowned_ms > 0
+        assert lane["costs"]["unowned_seconds"] == outcome.shown.unowned_ms / 1000
+        assert data["until_ms"] >= max(end for _, _, end, _ in lane["bars"])
+    (before, after) = (lane["rebalances"]["marks"] for lane in plays[:2])
+    assert before
+    assert after
+    assert "worse" not in plays[0]
+    worse = [[one["at_ms"], one["cause"]] for one in found[1].row["moments"]]
+    assert [[at, cause] for at, _, cause in plays[1]["worse"]] == worse
+    assert worse[0][1] == "b crashed"
+
+
+def test_the_lane_of_the_log_has_the_assignments_of_its_generations():
+    (of,) = histories_of(RESTARTS, "eager")
+    data, _ = page_of(of)
+    lane = data["lanes"][0]
+    for one in of.generations:
+        there = {
+            data["partitions"][row]: lane["owners"][who]
+            for row, at, end, who in lane["bars"]
+            if at <= one.at < end
+        }
+        assert there == {
+            f"{topic}/{number}": [consumer]
+            for consumer, owned in one.owners.items()
+            for topic, numbers in owned.items()
+            for number in numbers
+        }
+
+
+def test_the_page_of_a_large_group_is_bounded_and_says_what_is_left_out():
+    members, partitions, rounds = 500, 1_000, 60
+    of = LoggedHistory("g", 0, {"orders": partitions}, ops=[dict(BOTH[0]) for _ in range(2_000)])
+    timeline = Timeline()
+    for at in range(rounds):
+        timeline.add(at * 60_000, "rebalance_began", "")
+        for number in range(partitions):
+            timeline.add(at * 60_000, "gives_up", f"c{(at + number) % members}", "orders", number)
+            timeline.add(at * 60_000, "unowned", "", "orders", number)
+        for number in range(partitions):
+            timeline.add(at * 60_000 + 3_000, "counted", "", "orders", number)
+            owner = f"c{(at + 1 + number) % members}"
+            timeline.add(at * 60_000 + 3_000, "owns", owner, "orders", number)
+    moments = [Worse(Moment(at, "a closed"), 1, 1, 1, Counter()) for at in range(900)]
+    row = dict.fromkeys(FIELDS) | {"variant": "x=y", "moments": [], "worse_moments": 900}
+    data = page.page_data(of, [Outcome(row, Played(timeline=timeline), moments)])
+    assert data["left_out"] == {
+        "partitions": partitions - len(data["partitions"]), "ops": 1_000, "moments": 900,
+    }  # fmt: skip
+    assert 0 < len(data["partitions"]) <= 200
+    assert all(len(lane["bars"]) <= 20_000 for lane in data["lanes"])
+    assert len(data["lanes"][1]["worse"]) == 200
+    assert len(json.dumps(data)) < 2_000_000
+
+
+def test_the_command_writes_a_page_of_one_group(tmp_path):
+    ask = "rehearse", RESTARTS, "--plays", "1", "--to", "static=true", "--format", "html"
+    out = tmp_path / "page.html"
+    done = coterie(*ask, "--group", "eager")
+    assert (done.returncode, "--out FILE" in done.stderr) == (2, True)
+    done = coterie(*ask, "--group", "*", "-o", out)
+    assert (done.returncode, "one group" in done.stderr) == (2, True)
+    assert not out.exists()
+    coterie_ok(*ask, "--group", "eager", "-o", out)
+    data = json.loads(Elements(out.read_text(encoding="utf-8")).scripts[0])
+    assert [row["variant"] for row in data["results"]] == ["as it was", "static=true"]

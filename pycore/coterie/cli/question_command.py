@@ -67,6 +67,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Draw = Callable[[list[Row]], Iterable[tables.Piece]]
 ROWS_AT_ONCE = 20_000
 FORMATS = ("table", "json", "csv", "parquet")
+PAGE = "html"
 
 
 @dataclass(frozen=True)
@@ -101,16 +102,17 @@ class Options:
 
 
 def question_options(
-    *, first: str | None = None, excludes: bool = True, documents: bool = False
+    *, first: str | None = None, page: bool = False, excludes: bool = True, documents: bool = False
 ) -> Callable[[Decorated], Decorated]:
     """Add LOG..., --group, --group-exclude, --since, --until, --format and so on to a command.
 
     The command gets them as ``options`` and passes them to :func:`parts_of` and :func:`show`.
-    ``first`` is a format of the command itself, which becomes the default; ``excludes``: whether
-    to add --group-exclude; ``documents``: whether the command reads a JSON file in place of a log.
-    Without Spark, the command cannot import pandas.
+    ``first`` is a format of the command itself, which becomes the default; ``page``: whether it
+    makes html, too; ``excludes``: whether to add --group-exclude; ``documents``: whether the
+    command reads a JSON file in place of a log. Without Spark, the command cannot import pandas.
     """
-    formats = FORMATS if first is None else (first, *FORMATS)
+    formats = (*([first] if first else []), *FORMATS, *([PAGE] if page else []))
+    in_files = "parquet and html go into a file" if page else "parquet goes into a file"
     options = [
         logs_argument,
         group_option,
@@ -121,7 +123,7 @@ def question_options(
             type=click.Choice(formats),
             default=formats[0],
             show_default=True,
-            help="For people, or as data (times in epoch ms); parquet goes into a file.",
+            help=f"For people, or as data (times in epoch ms); {in_files}.",
         ),
         since_option,
         until_option,
@@ -281,8 +283,8 @@ def say_left_out(listing: Listing, faults: int) -> None:
 
 def check(options: Options) -> None:
     """Raise a usage error for contradictory options."""
-    if options.form == "parquet" and options.out is None:
-        raise click.UsageError("--format parquet needs --out FILE")
+    if options.form in ("parquet", PAGE) and options.out is None:
+        raise click.UsageError(f"--format {options.form} needs --out FILE")
     if options.overwrite and options.out is None:
         raise click.UsageError("--overwrite is for --out FILE")
     check_where(options.where)

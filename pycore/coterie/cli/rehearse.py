@@ -40,7 +40,7 @@ PARTS = {  # a column of ranges -> its unit
 
 
 @click.command("rehearse")
-@question_command.question_options(documents=True)
+@question_command.question_options(page=True, documents=True)
 @server_log_option
 @request_log_options
 @click.option(
@@ -108,7 +108,11 @@ def command(
         of_logs = {"--server-log": server_logs, "--request-log": request_logs}
         given = [_scenario(options, of_logs)]
     if scenario_out is not None:
+        _check_one("--scenario-out", given)
         _write_scenario(given, kafka, scenario_out, options)
+    is_page = options.form == question_command.PAGE
+    if is_page:
+        _check_one("--format html", given)
     rows: list[Row] = []
     for history, own_kafka, trusted in given:
         release = kafka or own_kafka
@@ -116,8 +120,13 @@ def command(
             chosen = [read_variant(text, release) for text in variants]
         except ArgumentError as error:
             raise click.UsageError(str(error)) from None
-        played = result.rehearse(history, chosen, kafka=release, plays=plays, moments=moments)
-        rows += [row | {"trusted_from": trusted} for row in played]
+        outcomes = result.outcomes(
+            history, chosen, kafka=release, plays=plays, moments=moments, timelines=is_page
+        )
+        if is_page:
+            _write_page(history, list(outcomes), options)
+            return
+        rows += [outcome.row | {"trusted_from": trusted} for outcome in outcomes]
     if not question_command.show(result.FIELDS, rows, options, draw=draw):
         question_command.say_no_group(None)
 
@@ -180,13 +189,26 @@ def _scenario(options: question_command.Options, of_logs: Mapping[str, object]) 
     return Given(history, kafka or KAFKA)
 
 
+def _check_one(option: str, given: list[Given]) -> None:
+    """Raise a usage error if there are several groups."""
+    if len(given) > 1:
+        groups = ", ".join(shown(one.history.group) for one in given[:3])
+        raise click.UsageError(f"{option} is for one group; these match: {groups}")
+
+
+def _write_page(
+    history: LoggedHistory, outcomes: list[result.Outcome], options: question_command.Options
+) -> None:
+    from coterie.histories.rehearsal.page import render
+
+    with question_command.text_out(options.inputs, options.out, options.overwrite) as file:
+        file.writelines(render(history, outcomes))
+
+
 def _write_scenario(
     given: list[Given], kafka: str | None, out: str, options: question_command.Options
 ) -> None:
     """Write the file of --scenario-out."""
-    if len(given) > 1:
-        groups = ", ".join(shown(one.history.group) for one in given[:3])
-        raise click.UsageError(f"--scenario-out is for one group; these match: {groups}")
     for one in given:
         with (
             whole_file(out, overwrite=options.overwrite, inputs=options.inputs) as part,

@@ -1,8 +1,8 @@
-"""Make the bars of a page: the owners of each partition over time, from a timeline.
+"""Make the bars of a page: the owners of each partition over time.
 
-A bar covers a time in which a partition has the same owners, or counts and has none (``ownership``
-says which partitions count). A first pass sums the bars of every partition; a second one makes
-those of the partitions that are shown.
+A bar covers a time in which a partition has the same owners, or counts and has none (in a run of a
+design ``ownership`` says which partitions count). A first pass sums the bars of every partition; a
+second one makes those of the partitions that are shown.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ class BarTotals:
 
 
 class Bars:
-    """Follow a run: ``totals`` sums each partition's bars, ``bars`` has those of ``chosen``."""
+    """Follow a run: ``totals`` sums each partition's bars, ``bars`` has those of ``chosen``.
+
+    ``now_ms`` is the time of what comes next; :meth:`end` ends all bars.
+    """
 
     def __init__(self, chosen: Collection[GroupPartition] = ()) -> None:
         self.chosen = frozenset(chosen)
         self.bars: list[PartitionBar] = []
         self.totals: dict[GroupPartition, BarTotals] = {}
-        self._now_ms = 0
+        self.now_ms = 0
         self._rows: dict[GroupPartition, _Row] = {}
         self._sizes: dict[tuple[str, str], int] = {}
         self._owned: dict[str, set[GroupPartition]] = {}
@@ -61,20 +64,24 @@ class Bars:
         at = 0
         for entry in timeline:
             while at < len(scenario.ops) and scenario.ops[at].at <= entry.at_ms:
-                self._now_ms = scenario.ops[at].at
+                self.now_ms = scenario.ops[at].at
                 subscriptions.take(scenario.ops[at])
                 at += 1
-            self._now_ms = entry.at_ms
+            self.now_ms = entry.at_ms
             if entry.kind in ("closed", "crashed"):
                 for place in sorted(self._owned.get(entry.consumer, ())):
-                    self._own(entry.consumer, place, owns=False)
+                    self.own(entry.consumer, place, owns=False)
             elif entry.kind in ("owns", "gives_up"):
                 topic, number = entry.details
                 place = subscriptions.groups[entry.consumer], topic, number
-                self._own(entry.consumer, place, owns=entry.kind == "owns")
+                self.own(entry.consumer, place, owns=entry.kind == "owns")
         for op in scenario.ops[at:]:
-            self._now_ms = op.at
+            self.now_ms = op.at
             subscriptions.take(op)
+        self.end()
+
+    def end(self) -> None:
+        """End the bars of all partitions."""
         for place, row in self._rows.items():
             self._close(place, row)
 
@@ -83,12 +90,16 @@ class Bars:
         before = self._sizes.get((group, topic), 0)
         self._sizes[group, topic] = size
         for number in range(min(before, size), max(before, size)):
-            place = group, topic, number
-            row = self._rows.setdefault(place, _Row())
-            self._close(place, row)
-            row.counts = number < size
+            self.count((group, topic, number), counts=number < size)
 
-    def _own(self, consumer: str, place: GroupPartition, *, owns: bool) -> None:
+    def count(self, place: GroupPartition, *, counts: bool) -> None:
+        """Let a partition count from now on, or no more."""
+        row = self._rows.setdefault(place, _Row())
+        self._close(place, row)
+        row.counts = counts
+
+    def own(self, consumer: str, place: GroupPartition, *, owns: bool) -> None:
+        """Let a consumer own a partition, or no more."""
         row = self._rows.setdefault(place, _Row())
         owned = self._owned.setdefault(consumer, set())
         if owns != (consumer in row.owners):
@@ -101,7 +112,7 @@ class Bars:
                 owned.discard(place)
 
     def _close(self, place: GroupPartition, row: _Row) -> None:
-        lasted_ms = self._now_ms - row.start_ms
+        lasted_ms = self.now_ms - row.start_ms
         if lasted_ms > 0 and (row.owners or row.counts):
             totals = self.totals.setdefault(place, BarTotals())
             totals.bars += 1
@@ -109,5 +120,5 @@ class Bars:
             totals.unowned_ms += lasted_ms if not row.owners else 0
             if place in self.chosen:
                 owners = tuple(sorted(row.owners))
-                self.bars.append(PartitionBar(place, row.start_ms, self._now_ms, owners))
-        row.start_ms = self._now_ms
+                self.bars.append(PartitionBar(place, row.start_ms, self.now_ms, owners))
+        row.start_ms = self.now_ms

@@ -15,6 +15,7 @@ from coterie.designs.compare import Comparison
 from coterie.designs.costs import COSTS
 from coterie.designs.ops import OPS, Op
 from coterie.designs.ownership import GroupPartition
+from coterie.designs.timeline import Entry
 from coterie.report import shell
 
 SCRIPTS = ("lanes", "main")
@@ -113,8 +114,28 @@ def names_of(places: Sequence[GroupPartition]) -> list[str]:
 
 
 def lane(comparison: Comparison, design: str, shown: Sequence[GroupPartition]) -> Row:
-    """Return the lane of a design; a bar is (row, from, until, number of its owners)."""
+    """Return the lane of a design."""
+    timeline = comparison.runs[design].timeline
     bars = bars_of(comparison, design, shown).bars
+    return lane_of(design, bars, shown, began(timeline), comparison.costs[design])
+
+
+def began(timeline: Iterable[Entry]) -> Iterator[int]:
+    """Yield when rebalances began."""
+    return (entry.at_ms for entry in timeline if entry.kind == "rebalance_began")
+
+
+def lane_of(
+    name: str,
+    bars: list[PartitionBar],
+    shown: Sequence[GroupPartition],
+    rebalances_ms: Iterable[int],
+    costs: Mapping[str, Any],
+) -> Row:
+    """Return a lane; a bar is (row, from, until, number of its owners).
+
+    ``costs`` has at least ``rebalances``, ``unowned_seconds`` and ``shared_seconds``.
+    """
     bars.sort(key=lambda bar: (bar.place, bar.start_ms))
     drawn = bars if len(bars) <= BARS else newest(bars, BARS)
     rows = {place: row for row, place in enumerate(shown)}
@@ -123,18 +144,15 @@ def lane(comparison: Comparison, design: str, shown: Sequence[GroupPartition]) -
         owners.setdefault(bar.owners, len(owners))
     first_names = sorted({names[0] for names in owners if names})
     tints = {name: number % TINTS for number, name in enumerate(first_names)}
-    timeline = comparison.runs[design].timeline
-    began, span_ms = merge_marks(
-        entry.at_ms for entry in timeline if entry.kind == "rebalance_began"
-    )
+    marks, span_ms = merge_marks(rebalances_ms)
     return {
-        "design": design,
-        "costs": comparison.costs[design],
+        "design": name,
+        "costs": costs,
         "owners": [shortened(names) for names in owners],
         "tints": [tints[names[0]] if names else 0 for names in owners],
         "bars": [[rows[bar.place], bar.start_ms, bar.end_ms, owners[bar.owners]] for bar in drawn],
         "left_out": len(bars) - len(drawn),
-        "rebalances": {"marks": began, "span_ms": span_ms},
+        "rebalances": {"marks": marks, "span_ms": span_ms},
     }
 
 

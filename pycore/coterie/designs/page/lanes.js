@@ -1,8 +1,12 @@
 "use strict";
 // One lane for each design: a row for each partition with who owned it when, above them what the
-// scenario does and when a rebalance began. Two owners have another colour, and no owner a dashed box.
+// scenario does, when a rebalance began and, where lanes have such, the moments that are worse than
+// in another lane. Two owners have another colour, and no owner a dashed box.
 
-const ROWS_ABOVE = ["scenario", "rebalances"];
+function rowsAbove() {
+  return ["scenario", "rebalances", ...(DATA.lanes.some((lane) => lane.worse) ? ["worse"] : [])];
+}
+
 const OWNER_TINTS = [0, 2, 3, 4, 5, 6, 7];  // of PALETTE; the one left out stands for two owners
 
 function onClock(ms) {  // M:SS, with hours and milliseconds where there are some
@@ -26,28 +30,30 @@ function laneDescription(lane) {
 }
 
 function laneRows(lane) {  // [row, from, until, what stands there]: marks first, then owners
-  const span = lane.rebalances.span_ms;
+  const span = lane.rebalances.span_ms, above = rowsAbove().length;
   return [
     ...DATA.marks.map(([at, count]) => [0, at, at + DATA.mark_ms, count]),
     ...lane.rebalances.marks.map(([at, count]) => [1, at, at + span, count]),
-    ...lane.bars.map(([row, ...rest]) => [row + ROWS_ABOVE.length, ...rest]),
+    ...(lane.worse || []).map(([from, until], index) => [2, from, until, index]),
+    ...lane.bars.map(([row, ...rest]) => [row + above, ...rest]),
   ];
 }
 
 function drawnItem(lane) {
+  const above = rowsAbove().length, fills = ["quiet", "accent", "warn"];
   return (params, api) => {
-    const row = api.value(0), what = api.value(3), mark = row < ROWS_ABOVE.length;
+    const row = api.value(0), what = api.value(3), mark = row < above;
     const names = mark ? null : lane.owners[what];
     const from = api.coord([api.value(1), row]), to = api.coord([api.value(2), row]);
     const height = Math.min(api.size([0, 1])[1] * 0.76, 20);
-    const width = mark ? Math.max(Math.min(to[0] - from[0], 6), 2) : Math.max(to[0] - from[0] - 0.5, 1);
+    const width = mark && row < 2 ? Math.max(Math.min(to[0] - from[0], 6), 2) : Math.max(to[0] - from[0] - 0.5, 1);
     const shape = echarts.graphic.clipRectByRect(
       { x: from[0], y: from[1] - height / 2, width, height }, params.coordSys);
     if (!shape) return null;
     const tint = PALETTE[mark || !names.length ? 0 : OWNER_TINTS[lane.tints[what]]];
     const shared = !mark && names.length > 1, idle = !mark && !names.length;
     return { type: "rect", shape: { ...shape, r: mark ? 0 : 2 }, style: {
-      fill: mark ? colour(row ? "accent" : "quiet") : idle ? "transparent" : shared ? PALETTE[1] : tint,
+      fill: mark ? colour(fills[row]) : idle ? "transparent" : shared ? PALETTE[1] : tint,
       fillOpacity: mark ? 1 : shared ? 0.85 : 0.3,
       stroke: mark ? "none" : idle ? colour("quiet") : shared ? colour("warn") : tint,
       lineDash: idle ? [3, 3] : null },
@@ -62,8 +68,11 @@ function laneTip(lane, [row, from, to, what]) {
   if (row === 0) return tip(...opsAt(from, to).map(([at, text]) => onClock(at) + ": " + visible(text)));
   if (row === 1) return tip(plural(what, "rebalance"), to - from > 1
     ? "from " + onClock(from) + " to " + onClock(to) : "at " + onClock(from));
+  const above = rowsAbove().length;
+  if (row < above) return tip("worse: " + visible(lane.worse[what][2]),
+    onClock(from) + " to " + onClock(to) + " (for " + onClock(to - from) + ")");
   const names = lane.owners[what];
-  return tip(visible(DATA.partitions[row - ROWS_ABOVE.length]),
+  return tip(visible(DATA.partitions[row - above]),
     (names.length > 1 ? names.length + " owners: " : "") + ownerText(names),
     onClock(from) + " to " + onClock(to) + " (for " + onClock(to - from) + ")");
 }
@@ -78,7 +87,7 @@ function opsAt(from, to) {
 
 function laneOption(lane) {
   const whole = base([0, DATA.until_ms], { slider: true, aside: true });
-  const names = [...ROWS_ABOVE, ...DATA.partitions.map(visible)];
+  const names = [...rowsAbove(), ...DATA.partitions.map(visible)];
   whole.xAxis.axisLabel.formatter = onClock;
   whole.dataZoom[1].labelFormatter = onClock;
   whole.grid.top = 8;
@@ -111,8 +120,18 @@ function rebalancesTable(lane) {
     { label: "Rebalances", kind: "number", value: (row) => row[1] }] };
 }
 
+function laneLegend(who, began) {
+  const swatch = (style, text) => el("span", {}, el("span", { class: "swatch", style }), text);
+  return el("p", { class: "quiet legend" },
+    swatch("background:" + PALETTE[0] + "4d;border-color:" + PALETTE[0], "one owner, a colour for each " + who),
+    swatch("background:" + PALETTE[1], "two owners or more"),
+    swatch("border-style:dashed", "no owner"),
+    swatch("background:var(--accent)", began),
+    rowsAbove().length > 2 ? swatch("background:var(--warn)", "worse than as it was") : null);
+}
+
 function laneFigure(lane) {
-  const rows = ROWS_ABOVE.length + DATA.partitions.length;
+  const rows = rowsAbove().length + DATA.partitions.length;
   const node = figure({ title: lane.design, description: laneDescription(lane), option: () => laneOption(lane),
     table: () => ownersTable(lane), height: 64 + 24 * rows, tall: rows > 24 });
   node.append(tableOnDemand("Rebalances as a table", () => rebalancesTable(lane)));

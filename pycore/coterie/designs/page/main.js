@@ -27,21 +27,12 @@ function leftOut() {
     "Left out of charts and tables, not of costs: " + notes.join("; ") + ".") : null;
 }
 
-function legend() {
-  const swatch = (style, text) => el("span", {}, el("span", { class: "swatch", style }), text);
-  return el("p", { class: "quiet legend" },
-    swatch("background:" + PALETTE[0] + "4d;border-color:" + PALETTE[0], "one owner, a colour for each consumer"),
-    swatch("background:" + PALETTE[1], "two owners or more"),
-    swatch("border-style:dashed", "no owner"),
-    swatch("background:var(--accent)", "a rebalance began"));
-}
-
 function show() {
   const lanes = DATA.lanes.map(laneFigure);
   MAIN.replaceChildren(...[
     el("h2", { tabindex: "-1" }, "What it cost"), el("div", { class: "costs" }, new DataTable(costsTable()).element),
     el("p", { class: "quiet" }, "- is a cost that does not exist in a design."),
-    el("h2", {}, "Who owned which partition when"), leftOut(), legend(), ...lanes,
+    el("h2", {}, "Who owned which partition when"), leftOut(), laneLegend("consumer", "a rebalance began"), ...lanes,
     el("h2", {}, "What happens"), new DataTable(opsTable()).element,
   ].filter(Boolean));
   for (const lane of lanes) lane.start("lanes");

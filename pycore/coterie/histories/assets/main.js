@@ -17,19 +17,10 @@ function timelineTable() {
     { label: "What", kind: "text", value: (row) => row[3] }] };
 }
 
-function legend() {
-  const swatch = (style, text) => el("span", {}, el("span", { class: "swatch", style }), text);
-  return el("p", { class: "quiet legend" },
-    swatch("background:" + PALETTE[0] + "4d;border-color:" + PALETTE[0], "one owner, a colour for each member"),
-    swatch("background:" + PALETTE[1], "two owners or more"),
-    swatch("border-style:dashed", "no owner"),
-    swatch("background:var(--accent)", "members joined"));
-}
-
 function show() {
   const lanes = DATA.lanes.map(laneFigure), more = DATA.left_out.partitions;
   MAIN.replaceChildren(...[
-    el("h2", { tabindex: "-1" }, "Who owned which partition when"), legend(),
+    el("h2", { tabindex: "-1" }, "Who owned which partition when"), laneLegend("member", "members joined"),
     more ? el("p", { class: "banner" }, "Left out of the chart: " + plural(more, "partition") + ".") : null,
     ...lanes,
     el("h2", {}, "What was found"), DATA.found.length
