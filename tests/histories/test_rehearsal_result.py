@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN
 from support.histories.rehearsed import histories_of
 from support.report.pages import Elements
+from support.terminal import ESCAPES, at_terminal
 
 RESTARTS = GOLDEN / "incidents" / "rolling-restarts" / "log"
 HOUR_MS = 3_600_000
@@ -209,3 +211,54 @@ def test_the_command_writes_a_page_of_one_group(tmp_path):
     coterie_ok(*ask, "--group", "eager", "-o", out)
     data = json.loads(Elements(out.read_text(encoding="utf-8")).scripts[0])
     assert [row["variant"] for row in data["results"]] == ["as it was", "static=true"]
+
+
+def test_a_terminal_of_80_columns_has_each_variant_and_moment_as_a_block():
+    ask = "rehearse", RESTARTS, "--group", "eager", "--plays", "1", "--to", "static=true"
+    shown = ESCAPES.sub("", at_terminal(80, *ask).stdout)
+    wide = coterie_ok(*ask).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "as it was   REBALANCES 17   UNOWNED" in shown
+    assert "static=true   REBALANCES 1   UNOWNED" in shown
+    times = re.findall(r"\d{4}-\d\d-\d\dT[\d:.]+Z", wide)
+    assert times
+    assert re.findall(r"static=true   TIME (\S+)", shown) == times
+
+
+def committed(of, every_ms, step, until_ms):
+    """A history whose log has a commit of each partition every so often."""
+    times = list(range(0, until_ms, every_ms))
+    offsets = [number * step for number in range(len(times))]
+    return dataclasses.replace(of, commits={("orders", n): (times, offsets) for n in range(4)})
+
+
+def test_what_is_read_again_is_bound_by_the_commits_around_each_loss():
+    """Only a member that dies or is evicted loses partitions without a commit."""
+    closes = committed(history(op("close", "b", HOUR_MS)), 5_000, 30, 2 * HOUR_MS)
+    (row,) = rehearse(closes, [], plays=1)
+    assert (row["uncommitted_most"], row["read_again_most"]) == (0, 0)
+    for kind in ("crash", "pause"):
+        of = history(op(kind, "b", HOUR_MS + 2_000))
+        (row,) = rehearse(committed(of, 5_000, 30, 2 * HOUR_MS), [], plays=1)
+        assert (row["uncommitted_most"], row["unbounded_most"]) == (2, 0)
+        assert row["read_again_most"] == 2 * 30
+        (row,) = rehearse(committed(of, 5_000, 30, HOUR_MS), [], plays=1)  # none after it
+        assert (row["read_again_most"], row["unbounded_most"]) == (0, 2)
+        (row,) = rehearse(of, [], plays=1)
+        assert (row["read_again_most"], row["unbounded_most"]) == (None, 2)
+
+
+def test_the_commits_of_a_history_are_those_of_the_log():
+    log = GOLDEN / "incidents" / "departures" / "log"
+    (of,) = histories_of(log, "killed")
+    whole = {}
+    for line in coterie_ok("records", log, "--group", "killed").stdout.splitlines():
+        record = json.loads(line)
+        key, value = record["key"], record["value"]
+        if key["type"] == "offset_commit":
+            place = key["data"]["topic"], key["data"]["partition"]
+            times, offsets = whole.setdefault(place, ([], []))
+            times.append(record["timestamp"] - of.origin_ms)
+            offsets.append(value["data"]["offset"])
+    assert of.commits == whole
+    assert len(whole) == 4

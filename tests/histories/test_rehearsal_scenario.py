@@ -61,6 +61,10 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path):
     assert json.loads(file.read_text())["group"] == "eager"
 
 
+START = start("a", 0)
+CURVE = {"topic": "orders", "partition": 0, "times": [1, 2], "offsets": [1, 2]}
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -73,6 +77,10 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path):
         (document(topics={"t": 10**7}), "topics: 10000000 partitions are more"),
         (document(topics=[]), "topics: [] is not an object"),
         (document(), "events: no consumer starts"),
+        (document(START, commits=[{"topic": "t"}]), "commits[0]: 'partition' is missing"),
+        (document(START, commits=[CURVE | {"offsets": [1]}]), "commits[0]: 2 times are not 1"),
+        (document(START, commits=[CURVE | {"times": [2, 1]}]), "commits[0].times: they are not"),
+        (document(START, commits=[CURVE | {"times": [-1, 1]}]), "commits[0].times[0]: -1"),
         (document({"op": "start"}), "events[0]: 'at' is missing"),
         (document({"at": 0, "op": ["start"]}), "events[0].op: ['start'] is none of start"),
         (document({"at": 0, "op": "restart"}), "events[0].op: 'restart' is none of start"),

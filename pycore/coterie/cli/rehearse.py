@@ -29,7 +29,10 @@ from coterie.insight.question_engine import Row
 from coterie.insight.questions import generations
 from coterie.insight.questions.server_log_lines import BrokerLogLine
 
-HEADINGS = ("VARIANT", "REBALANCES", "UNOWNED", "LONGEST", "SETTLING", "ENDED", "REQUESTS", "BYTES")
+HEADINGS = (
+    *("VARIANT", "REBALANCES", "UNOWNED", "LONGEST", "SETTLING", "READ AGAIN", "ENDED"),
+    *("REQUESTS", "BYTES"),
+)
 MOMENT_HEADINGS = ("VARIANT", "TIME", "WHAT BEGAN IT", "LASTED", "UNOWNED", "LONGEST", "ENDED")
 PARTS = {  # a column of ranges -> its unit
     "rebalances": 1,
@@ -235,7 +238,7 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
         lines = [_cells(row) for row in of_group]
         columns = [list(column) for column in zip(*lines, strict=True)]
         title = f"group {tables.shortened(printable(group))}"
-        kinds = ["string", *["int64"] * 4, "string", "int64", "int64"]
+        kinds = ["string", *["int64"] * 5, "string", "int64", "int64"]
         yield tables.Table(title, HEADINGS, kinds, columns)
         yield "\n".join(_notes(of_group[0])) + "\n"
         yield from _moments(of_group)
@@ -283,10 +286,20 @@ def _cells(row: Row) -> list[str]:
     return [
         printable(row["variant"]),
         *(_range(row, name, unit) for name, unit in PARTS.items()),
+        _read_again(row),
         _ended(row["refused"]),
         _range(row, "requests", 1),
         _range(row, "record_bytes", 1),
     ]
+
+
+def _read_again(row: Row) -> str:
+    """Return how many records are read again; "?": of some partitions there is no bound."""
+    if not row["uncommitted_most"]:
+        return "0"
+    if row["read_again_most"] is None:
+        return "?"
+    return f"0-{row['read_again_most']:,}" + ("+?" if row["unbounded_most"] else "")
 
 
 def _ended(refused: list[Row]) -> str:
@@ -316,3 +329,4 @@ def _notes(row: Row) -> Iterator[str]:
     for one in row["unknown"]:
         yield f"  the log does not say: {one['what']} ({one['count']:,})"
     yield "UNOWNED: partition-seconds without an owner; LONGEST of one, SETTLING of a rebalance: s"
+    yield "READ AGAIN: records between the log's commits when a partition was lost without a commit"

@@ -24,6 +24,8 @@ function resultsTable() {
     rangeColumn("Partitions without an owner, summed", "unowned_ms"),
     rangeColumn("The longest of one", "longest_unowned_ms"),
     rangeColumn("The longest rebalance", "settling_ms"),
+    rangeColumn("Partitions lost without a commit", "uncommitted"),
+    { label: "Records read again, at most", kind: "number", value: (row) => row.read_again_most },
     { label: "Ended by an error", kind: "text", value: (row) => errorsText(row.refused) },
     rangeColumn("Requests", "requests"), rangeColumn("Bytes", "record_bytes"),
     { label: "Worse moments", kind: "number", value: (row) => row.worse_moments }] };

@@ -8,6 +8,7 @@ times suggest (``coterie.insight.groups.departures``), else it closed, which is 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ LEAST_HEARTBEAT_MS = 10
 LEAST_SESSION_MS = 3  # of clients with three heartbeats a session
 INITIAL_DELAY_MS = 3_000  # Kafka's group.initial.rebalance.delay.ms
 STEP_MS = 10  # between what happens together: a start comes before a close
+COMMITS = "commits"  # the event of the row that has them
 CLOSED, CRASHED, PAUSED = "close", "crash", "pause"
 EVICTION = "eviction"
 RESTARTED = ("restarted", "restarted_left", "restarted_evicted")  # causes; their detail: the old id
@@ -74,6 +76,8 @@ class LoggedHistory:
         The longest interval of heartbeats that the log allows; Kafka's default is a second bound.
     unknown : Counter
         What the log does not show, and how often.
+    commits : dict
+        When the group committed what of a topic's partition: times in the scenario, and offsets.
     """
 
     group: str
@@ -83,6 +87,19 @@ class LoggedHistory:
     ops: list[dict[str, Any]] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
+    commits: dict[tuple[str, int], tuple[list[int], list[int]]] = field(default_factory=dict)
+
+    def uncommitted(self, place: tuple[str, int], at: int) -> int | None:
+        """Return how many records of a partition are not committed at a moment, at most.
+
+        They are between the log's last commit before it and the next one. None: without one of
+        them, the log has no bound.
+        """
+        times, offsets = self.commits.get(place, ([], []))
+        after = bisect_right(times, at)
+        if not 0 < after < len(times):
+            return None
+        return max(0, offsets[after] - offsets[after - 1])
 
     @property
     def protocol(self) -> str:
@@ -106,6 +123,8 @@ def read_history(group: str, rows: Sequence[Row]) -> LoggedHistory:
         The group has no generation with members and a time, or none of an assignor of Kafka's
         consumers, or partitions that no topic has.
     """
+    commits = [one for row in rows if row["event"] == COMMITS for one in row["commits"]]
+    rows = [row for row in rows if row["event"] != COMMITS]
     protocols = {row["protocol"] for row in rows if row["members"]}
     if not protocols:
         raise CoterieError(f"group {shown(group)} has no generation of the classic protocol")
@@ -119,7 +138,14 @@ def read_history(group: str, rows: Sequence[Row]) -> LoggedHistory:
             f"group {shown(group)} is no consumer group of Kafka's assignors ({known}): "
             f"its protocol is {shown(what)}"
         )
-    return _Reader(group, rows).history
+    history = _Reader(group, rows).history
+    for one in commits:
+        times, offsets = history.commits.setdefault((one["topic"], one["partition"]), ([], []))
+        for at, offset in zip(one["times_ms"], one["offsets"], strict=True):
+            # A clock that was set back must not bring what follows before what was.
+            times.append(max(at - history.origin_ms, times[-1] if times else 0))
+            offsets.append(max(0, offset))
+    return history
 
 
 class _Reader:

@@ -82,6 +82,11 @@ class Played:
     settling_ms : int
         The longest time from the begin of a rebalance until the group was stable, or until the
         end of the play.
+    uncommitted : int
+        Partitions that a client lost without a commit: it died, was evicted or
+        fenced, or an error ended it.
+    read_again, unbounded : int
+        Records in these that are read again, at most, and those for which the log has no bound.
     refusals : list of Refusal
         What clients were refused, in order.
     moments : list of Moment
@@ -98,6 +103,9 @@ class Played:
     unowned_ms: int = 0
     longest_unowned_ms: int = 0
     settling_ms: int = 0
+    uncommitted: int = 0
+    read_again: int = 0
+    unbounded: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     timeline: Timeline | None = None
@@ -155,7 +163,7 @@ class _Life:
 
     def crash(self) -> None:
         self.process.kill()
-        self.play.owners.give_all(self)
+        self.play.owners.lose_all(self)
 
     def subscribe(self, topics: list[str]) -> None:
         self.play.owners.subscribe(topics, instead_of=self.topics)
@@ -186,7 +194,8 @@ class _Life:
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         self.play.owners.give(self, partitions)
 
-    on_partitions_lost = on_partitions_revoked
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.play.owners.lose(self, partitions)
 
 
 class _Owners:
@@ -238,8 +247,19 @@ class _Owners:
         self.cover(sorted(given))
         self._play.changed(bool(given))
 
-    def give_all(self, life: _Life) -> None:
-        self.give(life, self._owned.get(life, ()))
+    def lose(self, life: _Life, places: Iterable[Place]) -> None:
+        """Give partitions without a commit of what was read of them."""
+        play, result = self._play, self._play.result
+        for topic, number in places:
+            if (place := (topic, number)) in self._owned.get(life, ()):
+                most = play.history.uncommitted(place, play.now_ms)
+                result.uncommitted += 1
+                result.unbounded += most is None
+                result.read_again += most or 0
+        self.give(life, places)
+
+    def lose_all(self, life: _Life) -> None:
+        self.lose(life, list(self._owned.get(life, ())))
         self._owned.pop(life, None)
 
     def settle(self) -> None:
@@ -485,12 +505,12 @@ class Play:
     def _left(self, life: _Life) -> None:
         self.owners.subscribe((), instead_of=life.topics)
         if life.paused:  # its listener is not called: the application does not poll
-            self.owners.give_all(life)
+            self.owners.lose_all(life)
 
     def ended(self, life: _Life, error: KafkaError) -> None:
         """Take note that a client has thrown: its application ends."""
         self.refused(life.name, error, ENDED)
-        self.owners.give_all(life)
+        self.owners.lose_all(life)
         self._over(life, 0)
 
     def refused(self, client: str, error: KafkaError, what: str) -> None:

@@ -14,7 +14,7 @@ from coterie.histories.rehearsal.play import Play, Played
 from coterie.histories.rehearsal.variants import KAFKA, Variant
 
 HISTORY = "as it was"
-RANGES = ("rebalances", "unowned_ms", "longest_unowned_ms", "settling_ms")
+RANGES = ("rebalances", "unowned_ms", "longest_unowned_ms", "settling_ms", "uncommitted")
 LOAD = ("requests", "records", "record_bytes")
 MOMENTS = 5  # of a variant, the worst
 REFUSED = [{"error": "string", "count": "int64"}]
@@ -40,6 +40,8 @@ FIELDS = {
     "protocol": "string",
     "plays": "int32",  # each draws anew what the log does not say
     **{f"{name}_{end}": "int64" for name in (*RANGES, *LOAD) for end in ("least", "most")},
+    "read_again_most": "int64",  # records of uncommitted partitions; null: the log has no commits
+    "unbounded_most": "int64",  # of these partitions, those for which the log has no bound
     "refused": REFUSED,  # clients that ended by an error, at most
     "in_log": "int64",  # rebalances of the log; null: of a variant
     "records_in_log": "int64",  # of the group: a static member that comes back writes one, too
@@ -215,6 +217,9 @@ def _row(history: LoggedHistory, variant: Variant, played: Sequence[Played]) -> 
     for name in (*RANGES, *LOAD):
         values = [getattr(one, name) for one in played]
         row[f"{name}_least"], row[f"{name}_most"] = min(values), max(values)
+    if history.commits:
+        row["read_again_most"] = max(one.read_again for one in played)
+    row["unbounded_most"] = max(one.unbounded for one in played)
     refused: Counter[str] = Counter()
     for one in played:
         refused |= one.refused

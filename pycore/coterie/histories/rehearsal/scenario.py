@@ -54,9 +54,14 @@ HEAD = {  # the fields of a file, each with its check
     "unknown": "sizes",
     "events": "list",
     "generations": "list",
+    "commits": "list",
 }
 GENERATION = {"at": "count", "generation": "count", "owners": "object"}
-NEEDED = {"events", "topics", "at", "op", "consumer", "subscription", "topic", "count", "owners"}
+COMMITS = {"topic": "text", "partition": "count", "times": "list", "offsets": "list"}
+NEEDED = {
+    *("events", "topics", "at", "op", "consumer", "subscription", "topic", "count", "owners"),
+    *COMMITS,
+}
 SESSION, POLL = "session.timeout.ms", "max.poll.interval.ms"
 REMOTE = "group.remote.assignor"
 Object = dict[str, Any]
@@ -83,6 +88,12 @@ def write(history: LoggedHistory, kafka: str) -> Iterator[str]:
     yield from _lines("events", history.ops)
     yield ",\n"
     yield from _lines("generations", generations)
+    yield ",\n"
+    commits = (
+        {"topic": topic, "partition": partition, "times": times, "offsets": offsets}
+        for (topic, partition), (times, offsets) in history.commits.items()
+    )
+    yield from _lines("commits", commits)
     yield "\n}\n"
 
 
@@ -126,7 +137,23 @@ def read(value: Any) -> tuple[LoggedHistory, str | None]:
     history.generations += [
         _generation(one, f"generations[{n}]") for n, one in enumerate(generations)
     ]
+    for n, one in enumerate(head.get("commits", ())):
+        place, curve = _commits(one, f"commits[{n}]")
+        history.commits[place] = curve
     return history, head.get("kafka")
+
+
+def _commits(value: Any, place: str) -> tuple[tuple[str, int], tuple[list[int], list[int]]]:
+    one = _checked(value, COMMITS, place)
+    times, offsets = (
+        [CHECKS["count"](number, f"{place}.{name}[{n}]") for n, number in enumerate(one[name])]
+        for name in ("times", "offsets")
+    )
+    if len(times) != len(offsets):
+        raise ScenarioError(f"{place}: {len(times)} times are not {len(offsets)} offsets")
+    if times != sorted(times):
+        raise ScenarioError(f"{place}.times: they are not in order")
+    return (one["topic"], one["partition"]), (times, offsets)
 
 
 def _generation(value: Any, place: str) -> Generation:

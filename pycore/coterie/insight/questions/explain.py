@@ -54,7 +54,12 @@ from coterie.insight.questions import server_log_phrases as phrases
 from coterie.insight.questions.explain_removals import OFFSETS_REMOVED, RemovalEvents
 from coterie.insight.questions.removal_lines import RemovalLines
 from coterie.insight.questions.server_log_lines import SERVER, BrokerLogLine
-from coterie.insight.records.aggregates import Aggregate, aggregates_of, run_aggregates
+from coterie.insight.records.aggregates import (
+    Aggregate,
+    AggregatesByName,
+    aggregates_of,
+    run_aggregates,
+)
 from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
@@ -201,11 +206,10 @@ class PartitionTimelines:
             return {}
         return {OF_ALL_GROUPS: (whole.record_filter, KeyRemovals())}
 
-    def read(self) -> None:
-        """Fill the aggregates; call it before :meth:`rows_of`."""
-        filled = aggregates_of(
-            self.view, lambda view, parameters: self.aggregates(), self.parameters
-        )
+    def read(self, more: AggregatesByName | None = None) -> dict[str, Any]:
+        """Fill the aggregates, and more of another question; call it before :meth:`rows_of`."""
+        unfilled = {**self.aggregates(), **(more or {})}
+        filled = aggregates_of(self.view, lambda view, parameters: unfilled, self.parameters)
         self.commit_spans: CommitSpans = filled[COMMITS]
         self.outages = filled[OUTAGES].outages(self.view)
         self.counts_requests: bool = filled[REQUESTS].one_request_each
@@ -215,6 +219,7 @@ class PartitionTimelines:
             filled = filled | run_aggregates(self.view, self.of_all_groups())
         neighbours: KeyRemovals = filled.get(OF_ALL_GROUPS, removed)
         self.removal_events = RemovalEvents(self.view, removed, neighbours, self.removal_lines)
+        return filled
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], has_lines: bool) -> list[Row]:
         """Return the events that a group's records show, in log order."""
