@@ -122,6 +122,20 @@ def test_partitions_of_a_member_that_does_not_poll_have_no_owner_after_it_left()
     assert paused - without > 4 * 100  # until the next heartbeat of the other
 
 
+def test_a_deploy_of_all_at_once_leaves_partitions_unowned_and_a_rest_does_not():
+    both = [start("a", 0), start("b", 10)]
+    closes = [op("close", "a", 60_000), op("close", "b", 60_010)]
+    without = played(history(*both)).unowned_ms
+    away_ms = 90_000
+    again = [start("a", 60_000 + away_ms), start("b", 60_010 + away_ms)]
+    deploy = played(history(*both, *closes, *again))
+    assert away_ms <= deploy.longest_unowned_ms <= away_ms + 4_000  # and the first rebalance
+    assert deploy.unowned_ms >= without + 4 * away_ms
+    day_ms = 86_400_000
+    later = [start("a", day_ms), start("b", day_ms + 10)]
+    assert played(history(*both, *closes, *later)).longest_unowned_ms < 10_000
+
+
 def test_a_rebalance_that_does_not_end_lasts_until_the_end_of_the_play():
     hour_ms = 3_600_000
     of = history(start("a", 0), start("b", 10), op("pause", "b", 60_000), start("c", hour_ms))

@@ -24,11 +24,13 @@ from coterie.histories.rehearsal.history import (
     CLOSED,
     CRASHED,
     HEARTBEAT_MS,
+    PAUSED,
     PROTOCOL,
     Generation,
     LoggedHistory,
 )
 from coterie.histories.rehearsal.moments import REBALANCE, Moment, Moments
+from coterie.histories.rehearsal.restarts import RESTART_MS
 from coterie.testing.client.classic_membership import ClassicMembership
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.consumer_membership import ConsumerMembership
@@ -263,7 +265,7 @@ class _Owners:
         self._owned.pop(life, None)
 
     def settle(self) -> None:
-        """Count none from now on: the group has no members."""
+        """Count none from now on: the play has ended, or the group has no members."""
         for place in list(self._since):
             self._end(place)
 
@@ -318,6 +320,7 @@ class Play:
         self._number = -1  # of the last generation or epoch
         self._fenced: str | None = None  # the member that a timeout has just removed
         self._lives: dict[str, _Life] = {}
+        self._away: dict[str, list[str]] = {}  # topics of consumers that are restarted
         self._made_ids = 0
         self._ids: dict[str, list[str]] = {}  # ids of the log for the next members, by client
         self._name_of: dict[str, str] = {}  # member id -> consumer
@@ -387,7 +390,8 @@ class Play:
             elif name in started_ms:
                 at = max(at, started_ms[name] + JOIN_MS)
             drawn.append({**op, "at": at})
-        return sorted(drawn, key=lambda op: int(op["at"]))
+        drawn.sort(key=lambda op: int(op["at"]))
+        return _with_returns(drawn)
 
     def settings_of(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a consumer."""
@@ -478,14 +482,15 @@ class Play:
             life.commit()
         elif kind == CLOSED:
             life.close()
-            self._over(life, session_ms if "group.instance.id" in life.settings else 0)
+            member_ms = session_ms if "group.instance.id" in life.settings else 0
+            self._over(life, member_ms, returns=op["returns"])
         elif kind == CRASHED:
             life.crash()
-            self._over(life, session_ms)
+            self._over(life, session_ms, returns=op["returns"])
         else:
             life.pause()
             poll_ms = life.settings["max.poll.interval.ms"]
-            self._over(life, poll_ms)
+            self._over(life, poll_ms, returns=op["returns"])
             self.changed(for_ms=poll_ms)
 
     def _start(self, name: str, op: Mapping[str, Any]) -> None:
@@ -493,17 +498,23 @@ class Play:
         prefix = config.get("group.instance.id") or config["client.id"]
         self._ids.setdefault(prefix, []).append(config["member.id"])
         self._name_of[config["member.id"]] = name
-        self.owners.subscribe(op["subscription"])
+        self.owners.subscribe(op["subscription"], instead_of=self._away.pop(name, ()))
         self._lives[name] = _Life(self, name, op)
 
-    def _over(self, life: _Life, member_ms: int) -> None:
-        """Take note that a client does nothing more; it is a member for so long."""
+    def _over(self, life: _Life, member_ms: int, *, returns: bool = False) -> None:
+        """Take note that a client does nothing more; it is a member for so long.
+
+        One that is restarted meanwhile misses its partitions: a deploy of all at once is no rest.
+        """
         if self._lives.get(life.name) is life:
             del self._lives[life.name]
-            self.schedule.call_later(member_ms, self._left, life)
+            if returns:
+                self._away[life.name] = life.topics
+            self.schedule.call_later(member_ms, self._left, life, returns)
 
-    def _left(self, life: _Life) -> None:
-        self.owners.subscribe((), instead_of=life.topics)
+    def _left(self, life: _Life, returns: bool) -> None:
+        if not returns:
+            self.owners.subscribe((), instead_of=life.topics)
         if life.paused:  # its listener is not called: the application does not poll
             self.owners.lose_all(life)
 
@@ -559,7 +570,7 @@ class Play:
         self._fenced = None
         if isinstance(event, ConsumerGroupChange) and event.type == "consumer":
             self._numbered(event.group_epoch)
-            if not event.members:
+            if not event.members and not self._away:
                 self.owners.settle()
 
     def _numbered(self, number: int) -> None:
@@ -589,10 +600,22 @@ class Play:
             )
             for one in members
         }
-        if not owners:
+        if not owners and not self._away:
             self.owners.settle()
         self._numbered(record["generation_id"])
         self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))
+
+
+def _with_returns(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Let each end say whether its consumer is only restarted: it starts again soon."""
+    starts_ms: dict[str, int] = {}
+    for op in reversed(ops):
+        if op["op"] == "start":
+            starts_ms[op["consumer"]] = op["at"]
+        elif op["op"] in (CLOSED, CRASHED, PAUSED):
+            again_ms = starts_ms.pop(op["consumer"], None)
+            op["returns"] = again_ms is not None and again_ms - op["at"] <= RESTART_MS
+    return ops
 
 
 def _make_odd(consumer: Consumer, odd: Mapping[str, str]) -> None:
