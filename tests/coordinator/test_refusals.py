@@ -1,6 +1,8 @@
 """Refusals that come while a request is handled, or a log taken in: they change nothing."""
 
+import copy
 import itertools
+import pickle
 
 import pytest
 
@@ -154,6 +156,18 @@ def test_a_member_id_that_cannot_be_made_is_an_error_and_changes_nothing(what, g
         )
     assert "\n" not in str(caught.value)
     assert all_of(coordinator) == before
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_coordinator_is_not_copied_and_says_what_loads_its_groups(copied):
+    coordinator = GroupCoordinator()
+    stable(coordinator)
+    with pytest.raises(
+        TypeError, match=r"GroupCoordinator\(log=coordinator.log\) loads its groups"
+    ):
+        copied(coordinator)
+    loaded = GroupCoordinator(log=coordinator.log)
+    assert loaded.describe_group("g") == coordinator.describe_group("g")
 
 
 def test_the_callers_own_exception_is_the_cause():

@@ -83,8 +83,8 @@ class GroupCoordinator(ConsumerGroupRequests):
     >>> join = coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
     >>> coordinator.run_until(join, limit_ms=60_000).generation_id
     1
-    >>> coordinator.now_ms
-    3000
+    >>> coordinator
+    <GroupCoordinator: 1 groups, now_ms=3000>
     >>> [event.to for event in coordinator.events if isinstance(event, Transition)]
     ['PreparingRebalance', 'CompletingRebalance']
     """

@@ -95,6 +95,8 @@ class Broker:
 
     Examples
     --------
+    >>> Broker()
+    <Broker: not running>
     >>> with Broker(topics={"orders": 3}, clock="virtual") as broker:
     ...     broker.advance(10_000)
     ...     broker.now_ms

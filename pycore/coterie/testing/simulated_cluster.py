@@ -71,6 +71,8 @@ class Cluster:
     Examples
     --------
     >>> cluster = Cluster({"orders": 1})
+    >>> cluster
+    <Cluster: topics orders (1), now_ms=0>
     >>> consumer = Consumer(cluster, {"group.id": "g", "auto.offset.reset": "earliest"})
     >>> consumer.subscribe(["orders"])
     >>> cluster.network.fail("consumer", "join_group", "NOT_COORDINATOR")

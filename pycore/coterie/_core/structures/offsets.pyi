@@ -43,6 +43,8 @@ class OffsetMap(Mapping[_Key, Offset]):
     >>> offsets.prepare_offset_commit({("orders", 0): 9})  # its append begins
     >>> offsets["orders", 0].offset, offsets.is_pending("orders", 0)
     (5, True)
+    >>> offsets
+    <OffsetMap: 1 offsets, 1 pending, 0 producers>
     >>> offsets.on_offset_commit_append({("orders", 0): 9}, position=101)
     >>> offsets["orders", 0].offset
     9

@@ -34,6 +34,8 @@ class TimerWheel:
     array([2])
     >>> wheel.next_deadline_ms()
     16000
+    >>> wheel
+    <TimerWheel: 1 timers, now_ms=10000>
     """
 
     def __new__(cls, now_ms: int = 0) -> Self: ...
