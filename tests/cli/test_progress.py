@@ -106,6 +106,27 @@ def test_the_bar_of_a_listing_is_gone_when_the_command_begins(clock, monkeypatch
         assert "starting Spark" not in terminal.getvalue().rsplit(ERASE, 1)[-1]
 
 
+def test_a_notebook_shows_a_line_that_is_empty_in_the_end(clock, monkeypatch):
+    """Without ipywidgets, which rich's own bar would need."""
+    lines = []
+    handle = SimpleNamespace(update=lambda data, raw: lines.append(data["text/plain"]))
+    shown_in = SimpleNamespace(display=lambda data, raw, display_id: handle)
+    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=shown_in))
+    monkeypatch.setitem(sys.modules, "IPython.display", shown_in)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress_bar.ProgressBar() as shown:
+        shown.advance(500)
+        clock[0] += 1
+        shown.advance(500)
+        shown.advance(100)  # at once: the browser gets no second message
+        shown.total(2_200)
+        clock[0] += 1
+        shown.advance(0)
+    assert lines == ["reading: 1.0 kB", "reading: 1.1 kB of 2.2 kB, 50 %", ""]
+    assert sys.stderr.getvalue() == ""
+
+
 def test_work_of_less_than_a_second_shows_nothing(clock, monkeypatch):
     terminal = on_terminal(monkeypatch)
     with progress.TerminalProgress() as shown:

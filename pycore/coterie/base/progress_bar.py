@@ -10,17 +10,19 @@ if TYPE_CHECKING:
     from typing import Self
 
 AFTER_S = 1.0
+EACH_S = 0.2  # each update of a notebook is a message to the browser
 
 
 class ProgressBar:
-    """A bar over bytes on standard error, shown at a terminal and in a notebook.
+    """A bar over bytes on standard error at a terminal; in a notebook, a line of text.
 
     There is no timer: the bar appears with the first update that is a second after the start.
     """
 
     def __init__(self) -> None:
         self.began = perf_counter()
-        self.shown = sys.stderr.isatty() or "ipykernel" in sys.modules
+        self.in_notebook = "ipykernel" in sys.modules
+        self.shown = self.in_notebook or sys.stderr.isatty()
         self.size = 0
         self.done = 0
         self.what = "reading"
@@ -64,6 +66,9 @@ class ProgressBar:
         self.bar.start()  # without effect where it is shown already
 
     def _begin(self) -> None:
+        if self.in_notebook:
+            self.bar = _NotebookLine()
+            return
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -84,3 +89,33 @@ class ProgressBar:
             transient=True,
         )
         self.task = self.bar.add_task(self.what, total=None)
+
+
+class _NotebookLine:
+    """A line below a cell, with the methods of rich's bar, which needs ipywidgets there."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+        self._shown_s = -EACH_S
+
+    def update(self, _: Any, *, completed: int, total: int | None, description: str) -> None:
+        """Show how many bytes are done, unless it was shown just now."""
+        from rich.filesize import decimal
+
+        now_s = perf_counter()
+        if now_s - self._shown_s >= EACH_S:
+            self._shown_s = now_s
+            of = "" if total is None else f" of {decimal(total)}, {completed * 100 // total} %"
+            self._show(f"{description}: {decimal(completed)}{of}")
+
+    def start(self) -> None:
+        """Do nothing: it is shown as long as it exists."""
+
+    def stop(self) -> None:
+        """Empty the line."""
+        self._show("")
+
+    def _show(self, text: str) -> None:
+        self._handle.update({"text/plain": text}, raw=True)
