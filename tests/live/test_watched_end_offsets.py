@@ -3,11 +3,12 @@
 import pytest
 
 from coterie.insight.offsets.end_offsets import OLD_SAMPLES_HEADING, SAMPLES_FILE, SAMPLES_HEADING
-from coterie.live.page_worker import question_rows
+from coterie.live.page_worker import page_of, question_rows
 from coterie.live.sampled_end_offsets import EndOffsets
 from coterie.live.watched_files import Scope
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
+from support.report.pages import Page
 from support.watch.watched import watched_rows, watcher_of
 
 
@@ -125,6 +126,21 @@ def test_a_commit_below_the_start_of_two_samples_is_a_finding(log, starts, count
     watcher.step()
     (answer,) = watcher.answers()
     assert answer.findings["g", "out_of_range"] == count
-    scope = Scope(watcher.listing, None, 0, 0, watcher.ends.log_starts)
+    scope = Scope(watcher.listing, None, 0, 0, watcher.ends.log_starts, {})
     kinds = [row["kind"] for row in question_rows("audit", None, scope)]
     assert kinds == ["out_of_range"] * count
+
+
+def test_the_page_shows_the_lag_at_the_last_sample_however_old_the_newest_record(log, tmp_path):
+    pytest.importorskip("jinja2")
+    watcher, late_ms = watcher_of(log), 1 << 42
+    for text in ("", f"{late_ms},t,0,9\n{late_ms + 5_000},t,0,12\n"):
+        sample(log, text)
+        watcher.step()
+        scope = Scope(watcher.listing, None, 0, 0, {}, watcher.ends.last)
+        (tmp_path / "page.html").write_text(page_of("g", scope).decode())
+        page = Page(tmp_path / "page.html")
+        assert [one["name"] for one in page.data["sections"]].count("lag") == bool(text)
+    assert page.overview["g"]["lag"] == 7
+    (row,) = page.section("g", "lag")
+    assert (row["As of"], row["Committed"], row["End"], row["Lag"]) == (late_ms + 5_000, 5, 12, 7)

@@ -266,7 +266,7 @@ def test_what_is_read_from_the_files_answers_503_while_the_log_is_away(path, log
         assert get(web, path) == before
 
 
-NOTHING = Scope(Listing((), ()), None, 0, 0, {})
+NOTHING = Scope(Listing((), ()), None, 0, 0, {}, {})
 ENDLESS = "import sys; sys.stdin.buffer.read(); open(sys.argv[1], 'rb').read()"  # of a pipe
 
 
@@ -340,7 +340,7 @@ def test_a_process_that_does_not_start_is_one_line(tmp_path):
 def test_what_modules_print_at_their_import_is_no_part_of_an_answer(log):
     def rows(prelude):
         command = [*PYTHON[:2], prelude + PYTHON[2]]
-        scope = Scope(find_segments([log.home]), None, 0, 0, {})
+        scope = Scope(find_segments([log.home]), None, 0, 0, {}, {})
         return answer(command, ReadRequest("growth", None, scope))
 
     assert rows("print('noise', flush=True); ") == rows("")
@@ -350,7 +350,7 @@ def test_a_page_that_cannot_be_drawn_says_why(log):
     listing = find_segments([log.home])
     log.active.unlink()
     with pytest.raises(CoterieError, match=str(log.active)):
-        answer(PYTHON, ReadRequest("growth", None, Scope(listing, None, 0, 0, {})))
+        answer(PYTHON, ReadRequest("growth", None, Scope(listing, None, 0, 0, {}, {})))
 
 
 @pytest.mark.parametrize(

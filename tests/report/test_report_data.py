@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -356,3 +357,28 @@ def test_expiry_is_judged_at_the_time_and_retention_that_are_given(tmp_path):
     }
     first = min(row["Expires"] for row in rows)
     assert page.overview["grp-assign-java"]["next_expiry"] == first
+
+
+@pytest.mark.parametrize("file", ["ends.csv", "ends.txt"])
+def test_the_lag_is_that_of_the_command_at_the_last_end_offsets(tmp_path, file):
+    ends = ("--end-offsets", Path(__file__).parents[1] / "insight" / "ends" / file)
+    page = report(tmp_path, log("basic"), *ends)
+    told = coterie("lag", log("basic"), *ends, "--latest", "--format", "json")
+    rows = json.loads(told.stdout)
+    assert rows
+    for group, overview in page.overview.items():
+        expected = [row for row in rows if row["group_id"] == group]
+        shown = page.section(group, "lag")
+        assert [(row["Topic"], row["Partition"], row["End"], row["Lag"]) for row in shown] == [
+            (row["topic"], row["partition"], row["end_offset"], row["lag"]) for row in expected
+        ]
+        known = [row["lag"] for row in expected if row["lag"] is not None]
+        assert overview["lag"] == (sum(known) if known else None)
+
+
+def test_without_end_offsets_a_page_has_no_lag_and_log_until_is_for_them(tmp_path):
+    page = report(tmp_path, log("basic"))
+    assert "lag" not in page.data["columns"]
+    assert "lag" not in [section["name"] for section in page.data["sections"]]
+    refused = coterie("report", log("basic"), "-o", "page.html", "--log-until", 1, cwd=tmp_path)
+    assert (refused.returncode, "--log-until is for --end-offsets" in refused.stderr) == (2, True)

@@ -9,26 +9,31 @@ from coterie.cli import question_command
 from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed
 from coterie.cli.group_names import chosen_groups
+from coterie.cli.lag_notes import say_untimed
 from coterie.cli.logs import Logs, logs_argument, say_each, trust_notes
-from coterie.cli.newest import newest_ms
+from coterie.cli.newest import log_until, newest_ms
 from coterie.cli.params import (
     TIME,
     at_option,
     end_of,
     group_exclude_option,
     group_option,
+    log_until_option,
     retention_option,
     since_option,
     until_option,
 )
 from coterie.cli.progress import TerminalProgress
+from coterie.insight.offsets.end_offsets import read_end_offsets
 from coterie.insight.question_engine import missing_groups
+from coterie.insight.questions import lag
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
-from coterie.log.folders import Log
+from coterie.log.folders import Listing, Log
 from coterie.report import markdown
 from coterie.report.gather import gather_log
 from coterie.report.page import render
 from coterie.report.sections import Basis
+from coterie.state.replay_engine import HERE
 
 
 @click.command("report")
@@ -54,6 +59,13 @@ from coterie.report.sections import Basis
     "--now", "now_ms", type=TIME, help="Judge expiry as of TIME; by default the newest record's."
 )
 @retention_option("when offsets expire", DEFAULT_RETENTION_MS)
+@click.option(
+    "--end-offsets",
+    "ends_file",
+    metavar="FILE",
+    help="End offsets of topics, as for `coterie lag`: adds the lag, as of the last sample.",
+)
+@log_until_option
 @click.option("--title", default="Consumer groups", show_default=True, help="The page's heading.")
 def command(
     logs: Logs,
@@ -70,6 +82,8 @@ def command(
     until_ms: int | None,
     now_ms: int | None,
     retention_ms: int,
+    ends_file: str | None,
+    log_until_ms: int | None,
     title: str,
 ) -> None:
     """Write one HTML page about the groups of a log, which needs no network.
@@ -82,12 +96,16 @@ def command(
     if out is None and (form == "html" or overwrite):
         raise click.UsageError("the page goes into a file: --out FILE")
     end_ms = end_of(at_ms, since_ms, until_ms)
-    inputs = (*logs.inputs, *server_logs, *request_logs)
+    if ends_file is None and log_until_ms is not None:
+        raise click.UsageError("--log-until is for --end-offsets")
+    ends_files = () if ends_file is None else (ends_file,)
+    inputs = (*logs.inputs, *server_logs, *request_logs, *ends_files)
     if out is not None:  # before any work
         check_file(out, overwrite=overwrite, inputs=inputs)
     broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
-    basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines)
+    lags = None if ends_file is None else lag_at(listing, ends_file, end_ms, log_until_ms)
+    basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines, lags)
     chosen = chosen_groups(groups, listing, excluded=excluded)
     with TerminalProgress() as progress:
         whole = gather_log(
@@ -106,6 +124,16 @@ def command(
     question_command.say_left_out(listing, whole.faults)
     say_each(whole.clocks.notes())
     say_each(trust_notes(listing, dict(whole.compacted)))
+    if lags is not None and whole.until_ms is not None:
+        say_untimed(lags.ends, end_ms, whole.until_ms)
+
+
+def lag_at(log: Listing, file: str, end_ms: int | None, log_until_ms: int | None) -> lag.Parameters:
+    """Return what asks for the lag at the last end offsets of a file."""
+    ends = read_end_offsets(file)
+    if ends.timed or end_ms is not None or log_until_ms is not None:
+        log_until_ms = log_until(log, HERE, log_until_ms, end_ms)
+    return lag.Parameters(ends, end_ms, latest=True, log_until_ms=log_until_ms)
 
 
 def now_of(log: Log, now_ms: int | None, at_ms: int | None) -> int:

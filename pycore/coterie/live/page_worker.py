@@ -10,8 +10,9 @@ from coterie.base.printable import printable_json
 from coterie.errors import CoterieError
 from coterie.insight.answering import answer
 from coterie.insight.offsets.divergence import Live
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.question_engine import QuestionRequest, find_question
-from coterie.insight.questions import audit
+from coterie.insight.questions import audit, lag
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.insight.tables import json_lines
 from coterie.live.watched_files import ANSWER, FAILED, PAGE, ReadRequest, Scope
@@ -62,9 +63,23 @@ def question_rows(name: str, group: str | None, scope: Scope) -> list[dict[str, 
     return [row for part in answer(request, Silent()) for row in part.rows]
 
 
+def lag_of(last: dict[tuple[str, int], Sample]) -> lag.Parameters | None:
+    """Return what asks for the lag at the last samples; None: there are none.
+
+    What is watched is complete, however old its newest record.
+    """
+    ends: dict[tuple[str, int], tuple[Sample, ...]] = {
+        place: (sample,) for place, sample in last.items() if sample.time_ms is not None
+    }
+    if not ends:
+        return None
+    until_ms = max(samples[-1].time_ms or 0 for samples in ends.values())
+    return lag.Parameters(EndOffsets(True, ends), latest=True, log_until_ms=until_ms)
+
+
 def page_of(group: str | None, scope: Scope) -> bytes:
     """Return the page of ``coterie report``, read from the log."""
-    basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS)
+    basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS, lag=lag_of(scope.last_ends))
     whole = gather_log(
         scope.listing, basis, groups=only(group), since_ms=scope.since_ms, progress=Silent()
     )

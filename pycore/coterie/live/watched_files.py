@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coterie.errors import CoterieError
+from coterie.insight.offsets.end_offsets import Sample
 from coterie.log.folders import Listing
 
 PAGE = "page"
@@ -28,6 +29,7 @@ class Scope(NamedTuple):
     """What a page or a question reads, and from when on; ``version`` changes with the log.
 
     ``log_starts``: (topic, partition) -> its log start offset, from before the log ends.
+    ``last_ends``: (topic, partition) -> the last sample of its end offset.
     """
 
     listing: Listing
@@ -35,6 +37,7 @@ class Scope(NamedTuple):
     newest_ms: int
     version: int
     log_starts: dict[tuple[str, int], int]
+    last_ends: dict[tuple[str, int], Sample]
 
 
 class ReadRequest(NamedTuple):

@@ -151,6 +151,7 @@ class Web:
                 max(watcher.newest_ms, 0),
                 watcher.version,
                 dict(watcher.ends.log_starts),
+                dict(watcher.ends.last),
             )
 
         found: Scope = await self._step(scope)

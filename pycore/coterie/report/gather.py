@@ -35,7 +35,13 @@ from coterie.log.folders import Listing, Log, find_segments
 from coterie.report import ownership
 from coterie.report.charts import Census, ChartPlan, Charts, batches_of
 from coterie.report.findings import Findings
-from coterie.report.sections import SECTIONS, Basis, aggregates_of_sections, exact, tables_of
+from coterie.report.sections import (
+    Basis,
+    aggregates_of_sections,
+    exact,
+    sections_of,
+    tables_of,
+)
 from coterie.report.shell import compact_json
 from coterie.report.spans import SpanCounts, span_of
 from coterie.state.replay_engine import Progress, Silent
@@ -197,7 +203,7 @@ def add_groups(whole: Gathered, view: PartitionView, basis: Basis) -> GroupDetai
         topics = {line[0]: None for line in detail["offsets"]["rows"]}
         numbers = [whole.topics.setdefault(topic, len(whole.topics)) for topic in topics]
         row = [head.get(name) for name in OVERVIEW[:-1]] + [numbers]
-        whole.overview.append(row + overview_of(detail["tables"]))
+        whole.overview.append(row + overview_of(detail["tables"], basis))
         plans[group] = details.plan(group, detail["extent"])
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
     for batch in batches_of(plans):
@@ -235,11 +241,11 @@ def read(view: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], 
     return tables, GroupDetails(view, census, counts, requests.one_request_each)
 
 
-def overview_of(tables: Row) -> list[Any]:
+def overview_of(tables: Row, basis: Basis) -> list[Any]:
     """Remove the sections' values of the overview from a group's tables, and return them."""
     return [
         tables.get(section.name, {}).pop("overview", None)
-        for section in SECTIONS
+        for section in sections_of(basis)
         if section.column is not None
     ]
 

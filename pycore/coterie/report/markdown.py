@@ -19,10 +19,10 @@ from coterie.insight.groups.causes import counted
 from coterie.insight.tables import shortened
 from coterie.report.gather import OVERVIEW, Gathered
 from coterie.report.page import section_data
-from coterie.report.sections import SECTIONS, Basis, Section
+from coterie.report.sections import Basis, Section, sections_of
 
 ROWS = 100  # of a table, the last ones
-SECTIONS_SHOWN = ("causes", "clients", "findings")
+SECTIONS_SHOWN = ("causes", "clients", "findings", "lag")
 HEADS = {
     "group": "Group",
     "state": "State",
@@ -31,6 +31,7 @@ HEADS = {
     "requests": "Commits",
     "commits": "Offsets committed",
     "last_commit": "Last commit (UTC)",
+    "lag": "Lag",
     "flapping": "Flapping clients",
     "findings": "Findings",
 }
@@ -47,13 +48,15 @@ def render(
     ``named``: whether groups were named. Then all of them get a part of their own, otherwise only
     those with findings or flapping clients.
     """
-    columns = [*OVERVIEW, *(one.column.name for one in SECTIONS if one.column is not None)]
+    filled = [one.column for one in sections_of(basis) if one.column is not None]
+    columns = [*OVERVIEW, *(column.name for column in filled)]
+    heads = {name: head for name, head in HEADS.items() if name in columns}
     groups = [(dict(zip(columns, row, strict=True)), detail) for row, detail in whole.in_order()]
     yield f"# {escaped(title)}\n\n{escaped(subtitle)}.\n"
     yield from log_lines(whole)
     yield "\n## Groups\n\n"
     yield from table(
-        HEADS.values(), ([shown(name, row[name]) for name in HEADS] for row, _ in groups)
+        heads.values(), ([shown(name, row[name]) for name in heads] for row, _ in groups)
     )
     chosen = [pair for pair in groups if named or pair[0]["findings"] or pair[0]["flapping"]]
     if len(chosen) < len(groups):
@@ -93,7 +96,7 @@ def group_lines(group: str, detail: Row, basis: Basis) -> Iterator[str]:
     if since is not None:
         facts.append(f"trusted since {format_time(since)}")
     yield f"\n{'; '.join(facts)}.\n"
-    for section in SECTIONS:
+    for section in sections_of(basis):
         if section.name in SECTIONS_SHOWN:
             section_table = detail["tables"].get(section.name, {"rows": [], "count": 0})
             yield from section_lines(section, section_table, since, basis)

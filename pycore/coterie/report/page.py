@@ -10,7 +10,7 @@ from coterie.insight.question_engine import find_question
 from coterie.insight.questions.audit import SEVERITIES
 from coterie.report import shell
 from coterie.report.gather import OVERVIEW, Gathered
-from coterie.report.sections import SECTIONS, Basis, Section
+from coterie.report.sections import Basis, Section, sections_of
 
 SCRIPTS = ("data", "lines", "ownership", "findings", "overview", "group", "main")
 KINDS = {"timestamp": "time", "int32": "number", "int64": "number", "double": "number"}
@@ -33,7 +33,8 @@ def render(whole: Gathered, title: str, subtitle: str, basis: Basis) -> Iterator
 
 def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
     pairs = list(whole.in_order())
-    columns = [section.column for section in SECTIONS if section.column is not None]
+    sections = sections_of(basis)
+    columns = [section.column for section in sections if section.column is not None]
     span_ms = max(whole.commits.span_ms, whole.rebalances.span_ms)
     fields = ("records", "faults", "partitions", "from_ms", "until_ms", "compacted")
     return {
@@ -51,7 +52,7 @@ def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
         "rebalances": whole.rebalances.as_data(span_ms),
         "findings": whole.findings.as_data(),
         "severities": SEVERITIES,
-        "sections": [section_data(section, basis) for section in SECTIONS],
+        "sections": [section_data(section, basis) for section in sections],
     }
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coterie.base.times import format_duration
 from coterie.insight.question_engine import find_question, rows_of
-from coterie.insight.questions import audit, expire, explain
+from coterie.insight.questions import audit, expire, explain, lag
 from coterie.insight.questions.explain_text import cause_of, summed, waited
 from coterie.insight.questions.server_log_lines import BrokerLogLine
 from coterie.insight.records.aggregates import Aggregate
@@ -24,11 +25,15 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Basis:
-    """Inputs of the questions: the present time, the retention (ms), and lines of brokers' logs."""
+    """Inputs of the questions.
+
+    The present time, the retention (ms), lines of brokers' logs, and end offsets if they are known.
+    """
 
     now_ms: int
     retention_ms: int
     broker_log_lines: tuple[BrokerLogLine, ...] = ()
+    lag: lag.Parameters | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,18 @@ def flapping(rows: list[Row]) -> int | None:
 def is_flap(row: Row) -> bool:
     """Return whether a row of ``explain`` is about a flapping client."""
     return bool(row["event"] == "flapping")
+
+
+def known_lag(rows: list[Row]) -> int | None:
+    """Return the lag of a group over the partitions whose lag is known; None if none is."""
+    known = [row["lag"] for row in rows if row["lag"] is not None]
+    return sum(known) if known else None
+
+
+def unread_for(row: Row) -> str | None:
+    """Return the least age of the first unread record, as text."""
+    least_ms = row["lag_ms_min"]
+    return None if least_ms is None else format_duration(least_ms)
 
 
 SECTIONS = (
@@ -194,6 +211,34 @@ SECTIONS = (
 )
 
 
+LAG = Section(
+    "lag",
+    "Lag",
+    "Records that were not committed yet, as of the last sampled end offset of each partition.",
+    "lag",
+    lambda basis: basis.lag,
+    {
+        "topic": "Topic",
+        "partition": "Partition",
+        "time": "As of",
+        "offset": "Committed",
+        "end_offset": "End",
+        "lag": "Lag",
+        "lag_ms_min": "For at least",
+        "status": "Status",
+    },
+    lambda row: True,
+    words={"status": lag.STATUSES},
+    texts={"lag_ms_min": unread_for},
+    column=OverviewColumn("lag", "Lag", "number", known_lag),
+)
+
+
+def sections_of(basis: Basis) -> tuple[Section, ...]:
+    """Return the sections of a page: the lag is one where end offsets are known."""
+    return SECTIONS if basis.lag is None else (*SECTIONS, LAG)
+
+
 def exact(value: Any) -> Any:
     """Return numbers that a double cannot hold as text, other values unchanged."""
     return str(value) if isinstance(value, int) and abs(value) > EXACT else value
@@ -201,7 +246,7 @@ def exact(value: Any) -> Any:
 
 def questions(basis: Basis) -> dict[str, Any]:
     """Return the ``Parameters`` of each question of the sections, by name."""
-    return {section.question: section.ask(basis) for section in SECTIONS}
+    return {section.question: section.ask(basis) for section in sections_of(basis)}
 
 
 def aggregates_of_sections(
@@ -228,7 +273,7 @@ def tables_of(view: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
             by_group.setdefault(row["group_id"], []).append(row)
         for group, rows in by_group.items():
             tables = by_section.setdefault(group, {})
-            for section in SECTIONS:
+            for section in sections_of(basis):
                 selected = list(filter(section.keep, rows)) if section.question == name else []
                 if selected:
                     tables[section.name] = table_of(section, selected)
