@@ -210,7 +210,8 @@ def test_heartbeats_must_be_shorter_than_the_sessions_of_the_history():
 
 
 def member(**changed):
-    fields = dict.fromkeys(("group_instance_id",)) | {"member_id": "m", "client_id": "c"}
+    fields = dict.fromkeys(("group_instance_id", "server_assignor"))
+    fields |= {"member_id": "m", "client_id": "c", "protocol": "classic"}
     fields |= {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, "topics": ["orders"]}
     return fields | {"assignment": [{"topic": "orders", "partitions": [0]}]} | changed
 
@@ -339,7 +340,7 @@ def test_a_wrong_variant_is_refused_with_what_there_is(text, message):
 
 
 def test_a_group_without_a_generation_is_refused():
-    with pytest.raises(CoterieError, match="no generation of the classic protocol"):
+    with pytest.raises(CoterieError, match="no generation of the classic protocol and no epoch"):
         read_history("g", [])
 
 

@@ -26,7 +26,8 @@ def document(*events, **fields):
 
 
 def test_every_history_of_a_real_log_comes_back():
-    folders = [GOLDEN / "logs" / "basic", *sorted(INCIDENTS.glob("*/log"))]
+    logs = [GOLDEN / "logs" / "basic", GOLDEN / "logs" / "kip848", INCIDENTS / "protocols"]
+    folders = [*logs, *sorted(INCIDENTS.glob("*/log"))]
     histories = [history for folder in folders for history in histories_of(folder)]
     assert len(histories) > 50
     for history in histories:
@@ -109,6 +110,7 @@ CURVE = {"topic": "orders", "partition": 0, "times": [1, 2], "offsets": [1, 2]}
         ),
         (document(start("a", 0, config={"group.protocol": "streams"})), "[0].config: group.prot"),
         (document({"at": 0, "op": "coordinator_stop", "config": {"a": 1}}), "[0].config: "),
+        (document(start("a", 0), brokers={"group.sise": 1}), "brokers: "),
         (document(start("a", 0), generations=[1]), "generations[0]: 1 is not an object"),
         (
             document(start("a", 0), generations=[{"at": 1, "owners": {"a": {"t": [-1]}}}]),

@@ -14,7 +14,7 @@ pytest.importorskip("aiokafka")
 from coterie.messages import partition_for
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie, coterie_ok, default_sigint, fails
-from support.server.groups_of_a_broker import commit_offsets, partitions_fetched
+from support.server.groups_of_a_broker import commit_offsets, join_alone, partitions_fetched
 
 SETTINGS = {"offsets.topic.num.partitions": 4}
 
@@ -64,6 +64,19 @@ def test_a_question_of_a_cluster_is_answered_as_of_a_copy_and_leaves_nothing(
     of_cluster = coterie_ok(command, "--bootstrap-server", broker.bootstrap_servers, *options)
     of_copy = coterie_ok(command, copy, *options)
     assert of_cluster.stdout == of_copy.stdout.replace(str(copy), broker.bootstrap_servers)
+    assert not list(temporary.iterdir())
+
+
+def test_a_history_of_a_cluster_is_rehearsed(temporary):
+    with Broker(SETTINGS, topics={"orders": 2}) as broker:
+        join_alone(broker, "payments", {"orders": [0, 1]})
+        at = ("--bootstrap-server", broker.bootstrap_servers)
+        done = coterie_ok(
+            "rehearse", *at, "--group", "payments", "--plays", "1", "--format", "json"
+        )
+    (row,) = json.loads(done.stdout)
+    assert row["in_log"] >= 1
+    assert row["same_members"] == row["records_in_log"]
     assert not list(temporary.iterdir())
 
 

@@ -22,7 +22,13 @@ from coterie.designs.files import error_line, read_json
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.histories.rehearsal import result, scenario
 from coterie.histories.rehearsal.history import LoggedHistory, read_history
-from coterie.histories.rehearsal.variants import KAFKA, check_release, read_variant
+from coterie.histories.rehearsal.variants import (
+    KAFKA,
+    Variant,
+    check_release,
+    read_variant,
+    release_of,
+)
 from coterie.insight import tables
 from coterie.insight.groups.causes import counted
 from coterie.insight.question_engine import Row
@@ -58,7 +64,8 @@ PARTS = {  # a column of ranges -> its unit
 @click.option(
     "--kafka",
     metavar="RELEASE",
-    help=f"The release of the brokers that wrote the log; default: {KAFKA}, or the scenario's.",
+    help="The release of the brokers that wrote the log; default: 3.9, or 4.1 if a member speaks "
+    "the consumer protocol, or the scenario's.",
 )
 @click.option(
     "--scenario-out",
@@ -93,7 +100,7 @@ def command(
     """Play the history of groups again: as it was, then under each --to.
 
     Simulated clients of Kafka's own behaviour start, end and stop polling when the log says. The
-    first line shows how well that fits the log. Only groups of the classic protocol are played.
+    first line shows how well that fits the log. Groups of Kafka Connect and Streams are not played.
     """
     try:
         check_release(kafka or KAFKA)
@@ -120,6 +127,7 @@ def command(
     for history, own_kafka, trusted in given:
         release = kafka or own_kafka
         try:
+            Variant(f"--kafka {release}", release).of(history)
             chosen = [read_variant(text, release) for text in variants]
         except ArgumentError as error:
             raise click.UsageError(str(error)) from None
@@ -138,7 +146,7 @@ class Given(NamedTuple):
     """A history to play, the release that it is of, and since when its log is complete."""
 
     history: LoggedHistory
-    kafka: str = KAFKA
+    kafka: str
     trusted_from: int | None = None
 
 
@@ -166,7 +174,7 @@ def _histories(
         parts.sort(key=lambda part: part[0]["timestamp"] or 0)  # the group may have moved
         history = _history(group, list(itertools.chain.from_iterable(parts)))
         if history is not None:
-            given.append(Given(history, trusted_from=parts[0][0]["trusted_from"]))
+            given.append(Given(history, release_of(history), parts[0][0]["trusted_from"]))
     if by_group and not given:
         raise Failed("there is no group that can be rehearsed")
     return given
@@ -189,7 +197,7 @@ def _scenario(options: question_command.Options, of_logs: Mapping[str, object]) 
         check_release(kafka or KAFKA)
     except (OSError, ValueError, RecursionError, CoterieError) as error:
         raise Failed(f"{path}: {error_line(error)}") from None
-    return Given(history, kafka or KAFKA)
+    return Given(history, kafka or release_of(history))
 
 
 def _check_one(option: str, given: list[Given]) -> None:

@@ -47,8 +47,12 @@ NONE = LocalAssignment(-1, {})
 def new_member_id(brokers: object, client_id: str) -> str:
     """Return the next id of a client: CLIENT:N. Kafka's clients draw a random one.
 
-    ``brokers``: what the client connects to, a cluster or a coordinator.
+    ``brokers``: what the client connects to, a cluster or a coordinator. A cluster may have ids of
+    its own.
     """
+    make_id = getattr(brokers, "member_ids", None)
+    if make_id is not None:
+        return str(make_id(client_id))
     numbers = _numbers.setdefault(brokers, {})
     numbers[client_id] = numbers.get(client_id, 0) + 1
     return f"{client_id}:{numbers[client_id]}"

@@ -61,6 +61,8 @@ class Cluster:
     on_group_end : function or None
         Called as ``on_group_end(group_id)`` when a classic group is removed, or becomes a consumer
         group: another one of this id begins its generations anew.
+    member_ids : function or None
+        Called as ``member_ids(client_id)`` for the member id of a client of the consumer protocol.
     node : int
         The broker that coordinates the groups; each fail-over gives another number.
     loading : bool
@@ -99,6 +101,7 @@ class Cluster:
         self._racks = _racks_of(racks)
         self.network = Network(self.schedule, (*_OF_GROUPS, *_LOCAL))
         self.on_note: Callable[[int, str, str, Any], None] | None = None
+        self.member_ids: Callable[[str], str] | None = None
         self.on_group_end: Callable[[str], None] | None = None
         self.node, self.loading = 0, False
         self._awaiting: dict[int, ClientRequest] = {}  # parked requests, by the id of the answer

@@ -9,11 +9,11 @@ from coterie.log.folders import find_segments
 from support.golden_data import GOLDEN
 
 INCIDENTS = GOLDEN / "incidents"
-PLAYED = {"range", "roundrobin", "sticky", "cooperative-sticky"}
+PLAYED = {"range", "roundrobin", "sticky", "cooperative-sticky", "consumer"}
 
 
 def histories_of(path, *groups):
-    """The history of each group of a log whose assignor is Kafka's."""
+    """The history of each group of a log whose consumers are Kafka's."""
     ask, log = generations.Parameters(), find_segments((str(path),))
     request = QuestionRequest(generations.NAME, ask, log, frozenset(groups) or None)
     rows = {}

@@ -4,6 +4,9 @@ A log has the end of each rebalance and its members, not what they did. What beg
 between the record before it and the moment when its joins were complete. A member that is new
 there started; one that is gone closed, died or stopped polling: as a broker's log says, else as the
 times suggest (``coterie.insight.groups.departures``), else it closed, which is counted as unknown.
+
+An epoch of the consumer protocol is written as soon as a request brings it, so its time is that of
+what began it.
 """
 
 from __future__ import annotations
@@ -19,12 +22,19 @@ from coterie.errors import CoterieError, shown
 from coterie.testing.assignors import ASSIGNORS
 from coterie.testing.member import MOST_PARTITIONS
 
+CONSUMER = "consumer"
 PROTOCOL = "group.protocol"  # of a start's settings; without it, classic
 LEAD_MS = 60_000  # from the begin of the scenario to the group's first generation
 HEARTBEAT_MS = 3_000  # Kafka's heartbeat.interval.ms
 LEAST_HEARTBEAT_MS = 10
 LEAST_SESSION_MS = 3  # of clients with three heartbeats a session
 INITIAL_DELAY_MS = 3_000  # Kafka's group.initial.rebalance.delay.ms
+SESSION_MS = 45_000  # Kafka's group.consumer.session.timeout.ms: a log does not have the broker's
+HEARTBEAT_INTERVAL_MS = 5_000  # Kafka's group.consumer.heartbeat.interval.ms
+SESSION, HEARTBEAT_INTERVAL = (
+    f"group.consumer.{name}.ms" for name in ("session.timeout", "heartbeat.interval")
+)
+AT_ONCE = ("epoch", "upgraded", "downgraded")  # events at the time of the request that brought them
 STEP_MS = 10  # between what happens together: a start comes before a close
 COMMITS = "commits"  # the event of the row that has them
 CLOSED, CRASHED, PAUSED = "close", "crash", "pause"
@@ -78,6 +88,8 @@ class LoggedHistory:
         What the log does not show, and how often.
     commits : dict
         When the group committed what of a topic's partition: times in the scenario, and offsets.
+    brokers : dict
+        Settings of the brokers that the log shows.
     """
 
     group: str
@@ -87,6 +99,7 @@ class LoggedHistory:
     ops: list[dict[str, Any]] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
+    brokers: dict[str, Any] = field(default_factory=dict)
     commits: dict[tuple[str, int], tuple[list[int], list[int]]] = field(default_factory=dict)
 
     def uncommitted(self, place: tuple[str, int], at: int) -> int | None:
@@ -127,11 +140,13 @@ def read_history(group: str, rows: Sequence[Row]) -> LoggedHistory:
     rows = [row for row in rows if row["event"] != COMMITS]
     protocols = {row["protocol"] for row in rows if row["members"]}
     if not protocols:
-        raise CoterieError(f"group {shown(group)} has no generation of the classic protocol")
+        what = "generation of the classic protocol and no epoch of the consumer protocol"
+        raise CoterieError(f"group {shown(group)} has no {what} with members")
     rows = [row for row in rows if row["timestamp"] is not None]
     if not any(row["members"] for row in rows):
         raise CoterieError(f"the records of group {shown(group)} have no timestamps")
-    if not protocols & ASSIGNORS.keys():
+    newer = any(member["protocol"] == CONSUMER for row in rows for member in row["members"])
+    if not newer and not protocols & ASSIGNORS.keys():
         what = ", ".join(sorted(filter(None, protocols)))
         known = ", ".join(ASSIGNORS)
         raise CoterieError(
@@ -157,17 +172,26 @@ class _Reader:
         self.history = LoggedHistory(group, origin_ms, {})
         self.heartbeat_ms = self.history.heartbeat_ms = heartbeat_interval(rows)
         self.names: dict[str, str] = {}  # of the members that live, by id
+        self.last_names: dict[str, str] = {}  # and of those that have left for now
         self.members: dict[str, Row] = {}
         self.added: Counter[str] = Counter()  # partitions of topics since the begin
         self.before_ms = 0  # the record before, and what led to it
         self.slack_ms = 0  # in which the present rebalance began
+        self.sessions: list[int] = []  # after which these were evicted
+        self.away: dict[str, int] = {}  # static members that left for now -> when
+        self.names_of_ids: dict[str, str] = {}  # of topics
         for row in rows[rows.index(first) :]:
             if row["event"] == "coordinator_change":
                 self.slack_ms = 0
                 self._op(row["timestamp"] - origin_ms, "coordinator_stop", group=group)
+            elif row["event"] == "static_leave":
+                self._static_leave(row)
+            elif row["event"] == "static_replacement" and row["protocol"] == CONSUMER:
+                self._static_replacement(row)
             elif row["members"] or self.members:  # else an empty group was made or deleted
                 self._generation(row)
         self.history.ops.sort(key=lambda op: op["at"])
+        self._set_session()
 
     def _op(self, at: int, op: str, **fields: Any) -> None:
         at = max(at, self.before_ms)
@@ -181,11 +205,13 @@ class _Reader:
         at = max(row["timestamp"] - self.history.origin_ms, self.before_ms)
         joined = (row["joined_at"] or row["timestamp"]) - self.history.origin_ms
         joined = min(max(joined, self.before_ms + 1), max(at, self.before_ms + 1))
-        members = {member["member_id"]: member for member in row["members"]}
+        members = {member["member_id"]: self._named(member) for member in row["members"]}
         ways = {one["member_id"]: one["how"] for one in row["departures"]}
         new = [member for member in members if member not in self.members]
         gone = [member for member in self.members if member not in members]
         lead_ms = self.heartbeat_ms // 2 if self.members else INITIAL_DELAY_MS
+        if row["event"] in AT_ONCE:
+            joined, lead_ms = at, 0
         began = max(self.before_ms + STEP_MS, joined - lead_ms)
         least_ms = max(self.before_ms + STEP_MS, joined - 2 * lead_ms)
         self.slack_ms = 2 * max(0, min(began - least_ms, joined - began)) if self.members else 0
@@ -197,11 +223,13 @@ class _Reader:
             for cause in row["causes"]
             if cause["what"] in RESTARTED and cause["detail"] in gone
         }
+        back = set()
         for member in new:
             former = replaced.get(self._instance(members[member]))
             at = began
             if former is not None:  # a static member that comes back: the old one goes first
-                self._end(former, CLOSED, began)
+                back.add(member)
+                self._close(former, began)
                 gone.remove(former)
             elif ways.get(died := restarted.get(member, "")) == EVICTION:
                 # It came back soon, and the group waited until the session of the dead one ended.
@@ -211,9 +239,11 @@ class _Reader:
             self._start(member, members[member], row["protocol"], at)
         for member in gone:
             self._leave(member, ways.get(member), began + STEP_MS)
-        self._changes(members, row, began, changed=bool(new or gone))
+        # A static member that comes back with the same metadata brings no generation.
+        returned = row["event"] == "generation" and not gone and all(one in back for one in new)
+        self._changes(members, row, began, changed=bool(new or gone) and not returned)
         self.members = members
-        owners = {self.names[one]: _owned(member) for one, member in members.items()}
+        owners = {self.last_names[one]: _owned(member) for one, member in members.items()}
         self.history.generations.append(Generation(at, row["generation"] or 0, owners))
         self.before_ms = max(at, began + STEP_MS)  # what comes next is later than all of this
 
@@ -227,10 +257,15 @@ class _Reader:
                 self._op(began, "subscribe", consumer=self.names[one], subscription=topics)
                 changed = True
         whats = {cause["what"] for cause in row["causes"]}
-        if changed or not members or whats & {"cooperative_step", "partitions_appeared"}:
+        known = {"cooperative_step", "partitions_appeared", "upgraded", "downgraded"}
+        if changed or not members or whats & known:
+            return
+        if row["event"] == "epoch":
+            self.history.unknown["epochs of the same members and topics"] += 1
             return
         self.history.unknown["rebalances of the same members, without a cause in the log"] += 1
-        self._op(began, "rejoin", consumer=self.names[next(iter(members))])
+        first = next((one for one in members if one in self.members), next(iter(members)))
+        self._op(began, "rejoin", consumer=self.names[first])
 
     def _grow(self, members: Iterable[Row], began: int) -> None:
         """Give topics the partitions that were assigned for the first time."""
@@ -258,6 +293,44 @@ class _Reader:
         instance: str | None = member["group_instance_id"]
         return instance
 
+    def _static_leave(self, row: Row) -> None:
+        """Close static members of the consumer protocol, which may come back."""
+        at = row["timestamp"] - self.history.origin_ms
+        for cause in row["causes"]:
+            if (member_id := cause["member_id"]) in self.names:
+                self.away[member_id] = at
+                self._close(member_id, max(at, self.before_ms))
+
+    def _static_replacement(self, row: Row) -> None:
+        """Start static members that took the place of others, without an epoch."""
+        at = max(row["timestamp"] - self.history.origin_ms, self.before_ms + STEP_MS)
+        members = {member["member_id"]: self._named(member) for member in row["members"]}
+        for cause in row["causes"]:
+            new, old = cause["member_id"], cause["detail"]
+            if cause["what"] == "replaced" and new in members and new not in self.members:
+                if old in self.members:
+                    self._close(old, at)
+                    del self.members[old]
+                self.members[new] = members[new]
+                self._start(new, members[new], None, at)
+
+    def _named(self, member: Row) -> Row:
+        """Return a member whose topics all have names; a log may have no name of an id."""
+        topics = member["topics"]
+        if topics is None or member["protocol"] != CONSUMER:
+            return member
+        assignment = []
+        for one in member["assignment"]:
+            topic, names = one["topic"], self.names_of_ids
+            if topic not in topics and topic not in names:
+                owned = {each["topic"] for each in member["assignment"]}
+                free = [name for name in topics if name not in {*names.values(), *owned}]
+                names[topic] = free[0] if free else topic
+                self.history.unknown["topics: which name an id has"] += 1
+            assignment.append({**one, "topic": names.get(topic, topic)})
+        named = sorted({*topics, *(one["topic"] for one in assignment)})
+        return {**member, "topics": named, "assignment": assignment}
+
     def _start(self, member_id: str, member: Row, assignor: str | None, at: int) -> None:
         client: str = member["group_instance_id"] or member["client_id"] or "client"
         base = name = client.replace("/", "_")
@@ -265,8 +338,8 @@ class _Reader:
         while name in live:
             number += 1
             name = f"{base}#{number}"
-        self.names[member_id] = name
-        session_ms = max(member["session_timeout_ms"], LEAST_SESSION_MS)
+        self.names[member_id] = self.last_names[member_id] = name
+        session_ms = max(member["session_timeout_ms"] or SESSION_MS, LEAST_SESSION_MS)
         poll_ms = member["rebalance_timeout_ms"]
         config = {
             "session.timeout.ms": session_ms,
@@ -275,6 +348,10 @@ class _Reader:
             "member.id": member_id,
             "partition.assignment.strategy": assignor if assignor in ASSIGNORS else "range",
         }
+        if member["protocol"] == CONSUMER:
+            config[PROTOCOL] = CONSUMER
+        if member["server_assignor"] is not None:
+            config["group.remote.assignor"] = member["server_assignor"]
         if member["group_instance_id"] is not None:
             config["group.instance.id"] = member["group_instance_id"]
         if member["topics"] is None:
@@ -284,10 +361,32 @@ class _Reader:
 
     def _leave(self, member_id: str, way: str | None, at: int) -> None:
         """End a member in one of the ways of ``ENDS``; None: it is not known."""
+        if member_id not in self.names:  # it left for now, and did not come back
+            if member_id in self.away and way is None:
+                self.sessions.append(at - self.away[member_id])
+            return
+        if self._instance(self.members[member_id]) is not None and way in (None, "clean close"):
+            way = EVICTION  # for a static member that closes sends no LeaveGroup
         if way is None:
             self.history.unknown["departures: closed or evicted"] += 1
         how, timeout = ENDS[way or "clean close"]
-        self._end(member_id, how, at - (self.members[member_id][timeout] if timeout else 0))
+        timeout_ms = self.members[member_id][timeout] or SESSION_MS if timeout else 0
+        self._end(member_id, how, at - timeout_ms)
+
+    def _close(self, member_id: str, at: int) -> None:
+        """Close a member, unless it left for now before."""
+        if member_id in self.names:
+            self._end(member_id, CLOSED, at)
+
+    def _set_session(self) -> None:
+        """Let the broker's session be as long as static members that were away stayed members.
+
+        It began with a member's last heartbeat, so Kafka's own is as likely if it is that close.
+        """
+        away_ms = max(self.sessions, default=SESSION_MS)
+        if not SESSION_MS - HEARTBEAT_INTERVAL_MS <= away_ms <= SESSION_MS:
+            heartbeat_ms = min(HEARTBEAT_INTERVAL_MS, max(away_ms // 2, 1))
+            self.history.brokers = {SESSION: max(away_ms, 2), HEARTBEAT_INTERVAL: heartbeat_ms}
 
     def _end(self, member_id: str, how: str, at: int) -> None:
         name = self.names.pop(member_id)

@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from coterie.base.consumer_protocol import owned_partitions
 from coterie.base.schedule import Schedule
-from coterie.consumer_groups import ConsumerGroupChange
+from coterie.consumer_groups import ConsumerGroupChange, encode_topic_id
+from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.designs.timeline import Timeline
 from coterie.events import Append, Cause, MemberFenced, Transition
 from coterie.histories.choices import Seeded
+from coterie.histories.rehearsal.epochs import VERSIONS, Epochs
 from coterie.histories.rehearsal.history import (
     CLOSED,
     CRASHED,
@@ -57,7 +60,8 @@ THEIR_OWN = {  # causes that are the doing of the member that an event names
 Place = tuple[str, int]
 ENDED, FENCED, COMMIT = "ended", "fenced", "commit"
 JOINS_AGAIN = {Error.FENCED_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION}
-_CLASSIC_GROUP = b"\0\2"  # the version of the key of a classic group's record
+UUID_LENGTH, SHORT_UUID_LENGTH = 36, 22  # as Java's and Kafka's are written
+CLASSIC_GROUP = 2  # the version of the key of a classic group's record
 
 
 class Refusal(NamedTuple):
@@ -321,15 +325,19 @@ class Play:
         self._fenced: str | None = None  # the member that a timeout has just removed
         self._lives: dict[str, _Life] = {}
         self._away: dict[str, list[str]] = {}  # topics of consumers that are restarted
-        self._made_ids = 0
+        self._made_ids, self._seed = 0, seed
         self._ids: dict[str, list[str]] = {}  # ids of the log for the next members, by client
         self._name_of: dict[str, str] = {}  # member id -> consumer
         self._coordinators: list[CountedCoordinator] = []
+        topics = {encode_topic_id(derived_topic_id(topic)): topic for topic in history.topics}
+        self._epochs = Epochs(self.result.generations, self._consumer_of, self._joined, topics)
         self.cluster = Cluster(
             history.topics,
             {
                 "group.min.session.timeout.ms": 1,
                 "group.max.session.timeout.ms": FOREVER_MS,
+                "group.consumer.min.session.timeout.ms": 1,
+                **history.brokers,
                 **(brokers or {}),
             },
             interval_ms=None,
@@ -337,6 +345,7 @@ class Play:
             make_coordinator=self._make_coordinator,
         )
         self.cluster.on_note = self._note
+        self.cluster.member_ids = self._client_made_id
         starts = [op["config"] for op in history.ops if op["op"] == "start"]
         self._session_ms = max(map(self._session_of, starts), default=0)
 
@@ -495,7 +504,9 @@ class Play:
 
     def _start(self, name: str, op: Mapping[str, Any]) -> None:
         config = op["config"]
-        prefix = config.get("group.instance.id") or config["client.id"]
+        prefix: str = config["client.id"]
+        if config.get(PROTOCOL, "classic") == "classic":  # its coordinator makes the id
+            prefix = config.get("group.instance.id") or prefix
         self._ids.setdefault(prefix, []).append(config["member.id"])
         self._name_of[config["member.id"]] = name
         self.owners.subscribe(op["subscription"], instead_of=self._away.pop(name, ()))
@@ -536,11 +547,24 @@ class Play:
             self.result.refusals.append(Refusal(self.now_ms, client, details.name, FENCED))
 
     def _member_id(self, prefix: str) -> str:
+        """Make an id as a coordinator does, PREFIX-UUID: that of the log, if there is one."""
+        return self._id_of(prefix, f"{prefix}-", UUID_LENGTH)
+
+    def _client_made_id(self, client_id: str) -> str:
+        """Make an id as a client of the consumer protocol does: that of the log, if it is one."""
+        return self._id_of(client_id, "", SHORT_UUID_LENGTH)
+
+    def _id_of(self, prefix: str, begin: str, length: int) -> str:
         ids = self._ids.get(prefix)
-        if ids:
-            return ids.pop(0)
+        of_log = ids.pop(0) if ids else ""
+        if of_log and bool(begin) == (len(of_log) > SHORT_UUID_LENGTH):
+            return of_log
         self._made_ids += 1
-        return f"{prefix}-{self._made_ids}"
+        drawn = sha256(f"{self._seed} {self._made_ids}".encode()).hexdigest()
+        made = begin + drawn[:length]
+        if of_log:  # of the other protocol
+            self._name_of[made] = self._name_of[of_log]
+        return made
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, Transition | ConsumerGroupChange):
@@ -551,8 +575,19 @@ class Play:
             return
         self.result.records += 1
         self.result.record_bytes += len(event.key) + len(event.value or b"")
-        if event.key[:2] == _CLASSIC_GROUP and event.value is not None:
+        version = int.from_bytes(event.key[:2])
+        if version == CLASSIC_GROUP and event.value is not None:
             self._generation(event.decoded()["value"])
+        elif version in VERSIONS:
+            self._epochs.take(event.key, event.value, self.now_ms)
+
+    def _joined(self, member_id: str, prefix: str) -> None:
+        """Name a member of a consumer group; the coordinator makes ids of classic members."""
+        if member_id not in self._name_of and (ids := self._ids.get(prefix)):
+            self._name_of[member_id] = self._name_of[ids.pop(0)]
+
+    def _consumer_of(self, member_id: str) -> str:
+        return self._name_of.get(member_id, member_id)
 
     def _group_changed(self, event: Transition | ConsumerGroupChange) -> None:
         """Take a new state of the group; an epoch is a rebalance of the consumer protocol."""
@@ -600,8 +635,11 @@ class Play:
             )
             for one in members
         }
-        if not owners and not self._away:
-            self.owners.settle()
+        if not owners:
+            if not self._away:
+                self.owners.settle()
+            if not self.result.generations or not self.result.generations[-1].owners:
+                return  # the group was only made
         self._numbered(record["generation_id"])
         self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))
 

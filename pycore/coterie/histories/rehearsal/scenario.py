@@ -50,6 +50,7 @@ HEAD = {  # the fields of a file, each with its check
     "kafka": "text",
     "origin_ms": "count",
     "heartbeat_ms": "positive",
+    "brokers": "settings",
     "topics": "sizes",
     "unknown": "sizes",
     "events": "list",
@@ -76,6 +77,7 @@ def write(history: LoggedHistory, kafka: str) -> Iterator[str]:
         "kafka": kafka,
         "origin_ms": history.origin_ms,
         "heartbeat_ms": history.heartbeat_ms,
+        "brokers": history.brokers,
         "topics": history.topics,
         "unknown": dict(sorted(history.unknown.items())),
     }
@@ -128,7 +130,9 @@ def read(value: Any) -> tuple[LoggedHistory, str | None]:
         head["topics"],
         head.get("heartbeat_ms", HEARTBEAT_MS),
         unknown=Counter(head.get("unknown", {})),
+        brokers=head.get("brokers", {}),
     )
+    _check_brokers(history.brokers, "brokers")
     reader = _Events(history.topics)
     history.ops += [reader.op(one, f"events[{n}]") for n, one in enumerate(head["events"])]
     if not reader.started:

@@ -65,12 +65,17 @@ class Variant:
             It does not go with the protocol or the settings of a member, or with the time.
         """
         protocol = self.protocol or history.protocol
-        settings = _of_protocol(self.settings, protocol)
         if protocol == "classic":
             self._check_heartbeats(history)
 
         def change(start: dict[str, Any]) -> dict[str, Any]:
-            config = {**start["config"], PROTOCOL: protocol, **settings}
+            own = self.protocol or start["config"].get(PROTOCOL, "classic")
+            if own == "consumer" and self.kafka in CLASSIC_RELEASES:
+                raise ArgumentError(
+                    f"{self.name}: kafka={self.kafka} has no consumer protocol, and members of "
+                    f"group {shown(history.group)} speak it; add protocol=classic"
+                )
+            config = {**start["config"], PROTOCOL: own, **_of_protocol(self.settings, own)}
             if self.static:  # that of the log, or the consumer's name
                 config.setdefault("group.instance.id", start["consumer"])
             return {**start, "config": config}
@@ -142,6 +147,13 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
         way,
         before=kafka,
     )
+
+
+def release_of(history: LoggedHistory) -> str:
+    """Return the release of a history whose log does not say which one wrote it."""
+    starts = (op["config"] for op in history.ops if op["op"] == "start")
+    newer = any(config.get(PROTOCOL) == "consumer" for config in starts)
+    return REPLAYING[0] if newer else KAFKA
 
 
 def check_release(kafka: str) -> None:
