@@ -15,11 +15,22 @@ from support.log_writer import batch, group_key, group_value
 def test_rebalances_are_counted_from_when_on_the_log_is_complete(
     trusted_from_ms, counts_all, rebalances
 ):
-    data = b"".join(
-        batch(at, [(1_000 * (at + 1), group_key(b"g"), group_value(at + 1, [member]))])
-        for at, member in enumerate((b"a", b"b", b"c"))
-    )
     live = LivePartition(0, trusted_from_ms, counts_all=counts_all)
+    take_generations(live, [b"a"], [b"b"], [b"c"])
+    assert live.counts.rebalances.total() == rebalances
+
+
+def test_a_rebalance_counts_for_the_first_of_its_causes():
+    live = LivePartition(0, None, counts_all=False)
+    take_generations(live, [b"a"], [b"b", b"c"])  # b in place of a, and c beside it
+    assert live.counts.rebalances == {("g", "joined"): 1, ("g", "restarted"): 1}
+
+
+def take_generations(live, *generations):
+    """Let a partition grow by generations of a group; all members are on one host."""
+    data = b"".join(
+        batch(at, [(1_000 * (at + 1), group_key(b"g"), group_value(at + 1, members))])
+        for at, members in enumerate(generations)
+    )
     segment = Segment("0.log", 0, 0, len(data), None)
     live.take([Growth(segment, memoryview(data), 0, len(data))])
-    assert live.counts.rebalances.total() == rebalances

@@ -66,6 +66,17 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(server):
     assert len(server.cluster.waits) == 0
 
 
+def test_a_fetch_waits_for_bytes_from_its_offset_on(server):
+    for _ in range(3):
+        log(server).produce(batch(b"v"))
+    peer = server.connect()
+    peer.send(request("Fetch", 11, asking((0, 3), minBytes=2 * SIZE)))
+    log(server).produce(batch(b"v"))
+    assert not peer.take()
+    log(server).produce(batch(b"v"))
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (0, [3, 4], 5)}
+
+
 def test_a_fetch_is_answered_at_once_if_there_are_just_as_many_bytes_as_it_wants(server):
     peer = server.connect()
     for number in range(2):

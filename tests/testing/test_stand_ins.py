@@ -192,6 +192,21 @@ def test_event_loops_of_threads_take_virtual_time():
     assert time.perf_counter() - start < 60
 
 
+def test_without_an_offset_and_a_policy_each_partition_is_a_message_with_the_error():
+    with virtual_clients(Cluster({"orders": 2})):
+        from confluent_kafka import Consumer, KafkaError
+
+        consumer = Consumer({"group.id": "g", "auto.offset.reset": "error"})
+        consumer.subscribe(["orders"])
+        messages = [consumer.poll(10) for _ in range(2)]
+        assert {one.error().code() for one in messages} == {KafkaError._AUTO_OFFSET_RESET}
+        assert sorted((one.topic(), one.partition()) for one in messages) == [
+            ("orders", 0),
+            ("orders", 1),
+        ]
+        consumer.close()
+
+
 def test_threads_share_a_consumer_and_a_commit_does_not_wait_for_the_end_of_a_poll():
     with virtual_clients(Cluster({"orders": 1}, interval_ms=1000)):
         from confluent_kafka import Consumer
