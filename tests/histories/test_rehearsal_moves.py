@@ -3,15 +3,28 @@
 The releases in which a move strikes are those of docs/rules/releases.md, which has Kafka's tickets.
 """
 
+import json
+
 import pytest
 
+from coterie import GroupCoordinator
 from coterie.coordinator.config import REPLAYING
 from coterie.errors import ArgumentError
 from coterie.histories.rehearsal.history import LoggedHistory
+from coterie.histories.rehearsal.known_bugs import (
+    KNOWN_BUGS,
+    LIMITS,
+    Findings,
+    bugs_of,
+    described,
+)
 from coterie.histories.rehearsal.play import Play
 from coterie.histories.rehearsal.restarts import AWAY_MS, SETTLE_MS
 from coterie.histories.rehearsal.result import rehearse
 from coterie.histories.rehearsal.variants import read_variant
+from support.commandline import coterie, coterie_ok
+from support.doc_pages import DOCS
+from support.golden_data import GOLDEN
 
 BEFORE_4_4 = set(REPLAYING) - {"4.4"}
 SECOND_MS, MINUTE_MS = 1_000, 60_000
@@ -57,13 +70,17 @@ def played(of, text="way=rolling:30s", kafka="4.4", seed=0):
     return Play(variant.of(of), brokers=variant.first_brokers, seed=seed).run()
 
 
+CLASSIC = history(*(start(name, at) for at, name in enumerate("abcd")), orders=8)
+CONSUMER = history(*(new(name, at) for at, name in enumerate("abcd")), orders=8)
+
+
 def errors(play):
     """The errors that clients got, with who got them."""
     return {(one.client, one.error) for one in play.refusals}
 
 
-# Moves that a broker refuses: (what, history, settings of brokers, who is refused, when, in what
-# releases with what error)
+# Moves that a broker refuses: (what, history, settings of brokers, the error of b by release). The
+# ticket of a known bug is in the comment, and in the findings where it is one.
 INCONSISTENT, UNKNOWN = "INCONSISTENT_GROUP_PROTOCOL", "UNKNOWN_SERVER_ERROR"
 REFUSED = [
     (  # KAFKA-18134, of 4.0
@@ -121,6 +138,15 @@ REFUSED = [
 ]
 
 
+KNOWN = {
+    "an upgrade of a group whose assignor writes user data": "KAFKA-18134",
+    "a join whose metadata cannot be read": "KAFKA-20662",
+    "a static member that restarts in a full group": "KAFKA-20601",
+    "an instance id that a member has given up": "KAFKA-20747",
+    "a classic join while the migration is disabled": "KAFKA-20640",
+}
+
+
 @pytest.mark.parametrize("kafka", REPLAYING)
 @pytest.mark.parametrize(("of", "brokers", "refused"), [row[1:] for row in REFUSED],
                          ids=[row[0] for row in REFUSED])  # fmt: skip
@@ -129,6 +155,142 @@ def test_a_move_is_refused_in_its_releases_and_in_no_other(of, brokers, refused,
     assert errors(play) == ({("b", refused[kafka])} if kafka in refused else set())
     assert all(MINUTE_MS < one.at < MINUTE_MS + SECOND_MS for one in play.refusals)
     assert play.refused.total() == (kafka in refused)
+
+
+def found(of, kafka, **brokers):
+    """The known bugs that strike in a play, and the minute of the first one."""
+    play = Play(of, brokers={"coterie.behaviour": kafka, **brokers}).run()
+    return {(one.ticket, one.at // MINUTE_MS) for one in play.findings[:1]}
+
+
+FOUND = [  # (ticket, history, settings of brokers, minute)
+    *((KNOWN[row[0]], *row[1:3], 1) for row in REFUSED if row[0] in KNOWN),
+    (
+        "KAFKA-20066",
+        history(
+            *(new("a", 0), new("b", MINUTE_MS)),
+            *(op("commit", "a", MINUTE_MS + at) for at in range(6 * SECOND_MS)),
+        ),
+        {},
+        1,
+    ),
+    (
+        "KAFKA-20434",
+        history(
+            *(static("a", 0), static("b", 10), op("close", "a", 2 * MINUTE_MS)),
+            static("a", 2 * MINUTE_MS + SECOND_MS, group_remote_assignor="range"),
+        ),
+        {},
+        2,
+    ),
+    (
+        "KAFKA-20442",
+        history(
+            *(new("a", 0), op("close", "a", MINUTE_MS)),
+            *(new("b", 2 * MINUTE_MS), op("close", "b", 2 * MINUTE_MS + 500)),
+            new("c", 2 * MINUTE_MS + 700),
+        ),
+        {},
+        2,
+    ),
+    (  # c joins, and the others have not joined again yet when a comes back
+        "KAFKA-21582",
+        history(
+            *(static("a", 0, starts=start), start("b", 10), op("close", "a", MINUTE_MS - 5_000)),
+            *(start("c", MINUTE_MS), static("a", MINUTE_MS + 500)),
+        ),
+        {},
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize("kafka", REPLAYING)
+@pytest.mark.parametrize(("ticket", "of", "brokers", "minute"), FOUND, ids=[t for t, *_ in FOUND])
+def test_a_known_bug_is_found_where_it_strikes_and_in_no_other_release(
+    ticket, of, brokers, minute, kafka
+):
+    has_it = KNOWN_BUGS[ticket].strikes_in(kafka)
+    assert found(of, kafka, **brokers) == ({(ticket, minute)} if has_it else set())
+
+
+@pytest.mark.parametrize("kafka", REPLAYING)
+@pytest.mark.parametrize(
+    "of",
+    [
+        history(start("a", 0), new("b", MINUTE_MS)),
+        history(new("a", 0), start("b", MINUTE_MS)),
+        history(new("a", 0), new("b", 10), op("close", "b", MINUTE_MS)),
+        history(
+            *(static("a", 0), static("b", 10), op("close", "b", MINUTE_MS)),
+            static("b", MINUTE_MS + SECOND_MS),
+        ),
+        history(
+            *(static("a", 0, starts=start), start("b", 10)),
+            *(op("close", "a", MINUTE_MS), static("a", MINUTE_MS + SECOND_MS)),
+        ),
+    ],
+)
+def test_what_goes_well_is_no_finding(of, kafka):
+    assert found(of, kafka) == set()
+
+
+def test_a_fenced_member_that_is_refused_again_is_a_finding_before_4_2():
+    """KAFKA-19233, by its signs: no move of a play fences a member that its coordinator has."""
+    for kafka in REPLAYING:
+        coordinator = GroupCoordinator({"coterie.behaviour": kafka})
+        findings = Findings(lambda: 7, lambda coordinator=coordinator: coordinator, "g")
+        findings.fenced("a", "FENCED_MEMBER_EPOCH")
+        assert findings.found == []
+        findings.fenced("a", "FENCED_MEMBER_EPOCH")
+        assert [one.ticket for one in findings.found] == ["KAFKA-19233"] * (kafka < "4.2")
+
+
+def test_librdkafka_does_not_start_with_eager_and_cooperative_assignors():
+    for names, count in (("range+roundrobin", 0), ("range+cooperative-sticky", 4)):
+        play = played(CLASSIC, f"assignor={names}", "3.9")
+        assert [one.ticket for one in play.findings] == ["librdkafka #4368"] * count
+
+
+def test_the_page_has_the_table_of_known_bugs():
+    rows = [f"| {ticket} | {' | '.join(described(ticket))} |" for ticket in (*KNOWN_BUGS, *LIMITS)]
+    page = (DOCS / "rehearse.md").read_text().splitlines()
+    first = page.index(rows[0])
+    assert page[first : first + len(rows)] == rows
+    assert page[first + len(rows)] == ""
+
+
+@pytest.mark.parametrize(
+    ("release", "tickets"),
+    [
+        ("4.0", {"KAFKA-19546", "KAFKA-19862", "KAFKA-20640"}),
+        ("4.2.0", {"KAFKA-20254", "KAFKA-20640", "KAFKA-20601"}),
+        ("4.4.0", {"KAFKA-18134", "KAFKA-21582"}),
+    ],
+)
+def test_a_release_has_its_bugs(release, tickets):
+    assert tickets <= {bug.ticket for bug in bugs_of(release)}
+    assert release != "4.4.0" or tickets == {bug.ticket for bug in bugs_of(release)}
+
+
+def test_what_is_known_of_a_release_that_cannot_be_played_is_printed():
+    log = GOLDEN / "incidents" / "loops" / "log"
+    done = coterie("rehearse", log, "--group", "steady", "--to", "kafka=4.2.0")
+    *lines, error = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert "kafka=4.2.0: there are 3.9" in error
+    assert [line.split(": ")[:3] for line in lines] == [
+        ["coterie", "Kafka 4.2.0", bug.ticket] for bug in bugs_of("4.2.0")
+    ]
+
+
+def test_a_finding_is_printed_with_its_time_and_in_json():
+    log = GOLDEN / "incidents" / "loops" / "log"
+    ask = "rehearse", log, "--group", "steady", "--to", "assignor=range+cooperative-sticky"
+    assert "librdkafka #4368 at 20" in coterie_ok(*ask, "--plays", "1").stdout
+    _, row = json.loads(coterie_ok(*ask, "--plays", "1", "--format", "json").stdout)
+    (finding,) = row["findings"]
+    assert (finding["ticket"], finding["releases"]) == ("librdkafka #4368", "all")
 
 
 @pytest.mark.parametrize("kafka", REPLAYING)
@@ -180,9 +342,6 @@ def test_a_downgrade_by_a_static_member_with_another_subscription_rebalances(top
 
 
 # The way there
-
-CLASSIC = history(*(start(name, at) for at, name in enumerate("abcd")), orders=8)
-CONSUMER = history(*(new(name, at) for at, name in enumerate("abcd")), orders=8)
 
 
 def restarts(of, text, kafka="4.4"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -22,11 +22,14 @@ from coterie.designs.files import error_line, read_json
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.histories.rehearsal import result, scenario
 from coterie.histories.rehearsal.history import LoggedHistory, read_history
+from coterie.histories.rehearsal.known_bugs import bugs_of
 from coterie.histories.rehearsal.variants import (
     KAFKA,
+    PLAYABLE,
     Variant,
-    check_release,
     read_variant,
+    release_in,
+    release_named,
     release_of,
 )
 from coterie.insight import tables
@@ -103,10 +106,11 @@ def command(
     first line shows how well that fits the log. Groups of Kafka Connect and Streams are not played.
     """
     try:
-        check_release(kafka or KAFKA)
+        kafka = None if kafka is None else release_named(kafka)
         for text in variants:
             read_variant(text, kafka or KAFKA)
     except ArgumentError as error:
+        _say_bugs(release_in(text) for text in variants)
         raise click.UsageError(str(error)) from None
     if scenario_out is not None:
         check_file(scenario_out, overwrite=options.overwrite, inputs=options.inputs)
@@ -194,7 +198,7 @@ def _scenario(options: question_command.Options, of_logs: Mapping[str, object]) 
     )
     try:
         history, kafka = scenario.read(read_json(Path(path)))
-        check_release(kafka or KAFKA)
+        kafka = None if kafka is None else release_named(kafka)
     except (OSError, ValueError, RecursionError, CoterieError) as error:
         raise Failed(f"{path}: {error_line(error)}") from None
     return Given(history, kafka or release_of(history))
@@ -228,6 +232,14 @@ def _write_scenario(
             file.writelines(scenario.write(one.history, kafka or one.kafka))
 
 
+def _say_bugs(releases: Iterable[str | None]) -> None:
+    """Print what is known of the releases that cannot be played."""
+    for release in releases:
+        if release is not None and release not in PLAYABLE:
+            for bug in bugs_of(release):
+                say(f"coterie: Kafka {release}: {bug.ticket}: {bug.when}: {bug.what}")
+
+
 def _history(group: str, rows: list[Row]) -> LoggedHistory | None:
     """Return the history of a group; print a line if it cannot be played."""
     try:
@@ -250,6 +262,7 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
         yield tables.Table(title, HEADINGS, kinds, columns)
         yield "\n".join(_notes(of_group[0])) + "\n"
         yield from _moments(of_group)
+        yield "".join(f"{line}\n" for line in _findings(of_group))
 
 
 def _moments(rows: list[Row]) -> Iterator[tables.Piece]:
@@ -282,6 +295,17 @@ def _moments(rows: list[Row]) -> Iterator[tables.Piece]:
         yield f"moments left out, which are less bad: {', '.join(left_out)}\n"
     elif variants and not lines:
         yield "no moment is worse than as it was\n"
+
+
+def _findings(rows: list[Row]) -> Iterator[str]:
+    """Yield a line for each known bug that a variant met."""
+    for row in rows:
+        for one in row["findings"]:
+            times = f", {counted(one['count'], 'time')}" if one["count"] > 1 else ""
+            yield (
+                f"{printable(row['variant'])}: {one['ticket']} at "
+                f"{format_time(one['timestamp'])}{times}: {one['when']}: {one['what']}"
+            )
 
 
 def _more(moment: Row, name: str) -> str:

@@ -32,6 +32,7 @@ from coterie.histories.rehearsal.history import (
     Generation,
     LoggedHistory,
 )
+from coterie.histories.rehearsal.known_bugs import Finding, Findings
 from coterie.histories.rehearsal.moments import REBALANCE, Moment, Moments
 from coterie.histories.rehearsal.restarts import RESTART_MS
 from coterie.testing.client.classic_membership import ClassicMembership
@@ -50,6 +51,7 @@ POLL_MS = 3_600_000  # of an application without records: heartbeats go on meanw
 QUIET_MS = 10_000  # nothing has changed for so long, and for a session: then time is skipped
 STEP_MS = 1_000
 SESSION_MS = 45_000  # Kafka's session.timeout.ms
+LOAD_MS = 100  # of the log by a new coordinator
 JOIN_MS = 10  # a client has sent its JoinGroup so soon after its start
 LATE_MS = 3_600_000  # what a variant brings after the end of the log is played for so long
 FOREVER_MS = 2**31 - 1
@@ -95,6 +97,8 @@ class Played:
         Records in these that are read again, at most, and those for which the log has no bound.
     refusals : list of Refusal
         What clients were refused, in order.
+    findings : list of Finding
+        The known bugs that struck, in order.
     moments : list of Moment
         When the group was not at rest, in order.
     timeline : Timeline or None
@@ -113,6 +117,7 @@ class Played:
     read_again: int = 0
     unbounded: int = 0
     refusals: list[Refusal] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     timeline: Timeline | None = None
     requests: int = 0
@@ -195,6 +200,8 @@ class _Life:
     # The rebalance listener
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self.play.bugs.assigned(self.name, self.settings)
         self.play.owners.take(self, partitions)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
@@ -346,6 +353,7 @@ class Play:
         )
         self.cluster.on_note = self._note
         self.cluster.member_ids = self._client_made_id
+        self.bugs = Findings(lambda: self.now_ms, lambda: self.cluster.coordinator, history.group)
         starts = [op["config"] for op in history.ops if op["op"] == "start"]
         self._session_ms = max(map(self._session_of, starts), default=0)
 
@@ -382,6 +390,7 @@ class Play:
         self._settled()  # or it has not until the end
         self.result.requests += sum(one.requests for one in self._coordinators)
         self.result.moments = self.moments.done
+        self.result.findings = self.bugs.found
         return self.result
 
     def _drawn(self) -> list[dict[str, Any]]:
@@ -468,7 +477,8 @@ class Play:
         if kind == "start":
             self._start(name, op)
         elif kind == "coordinator_stop":
-            self.cluster.fail_over(config=op.get("config"))
+            self.cluster.fail_over(LOAD_MS, config=op.get("config"))
+            self.schedule.call_later(LOAD_MS + 1, self.bugs.loaded)
         elif kind == "add_partitions":
             size = len(self.cluster.topics[op["topic"]].logs) + op["count"]
             self.cluster.add_partitions(op["topic"], size)
@@ -510,7 +520,8 @@ class Play:
         self._ids.setdefault(prefix, []).append(config["member.id"])
         self._name_of[config["member.id"]] = name
         self.owners.subscribe(op["subscription"], instead_of=self._away.pop(name, ()))
-        self._lives[name] = _Life(self, name, op)
+        life = self._lives[name] = _Life(self, name, op)
+        self.bugs.started(name, life.settings, life.odd)
 
     def _over(self, life: _Life, member_ms: int, *, returns: bool = False) -> None:
         """Take note that a client does nothing more; it is a member for so long.
@@ -532,6 +543,7 @@ class Play:
     def ended(self, life: _Life, error: KafkaError) -> None:
         """Take note that a client has thrown: its application ends."""
         self.refused(life.name, error, ENDED)
+        self.bugs.ended(life.name, self.result.refusals[-1].error, life.settings)
         self.owners.lose_all(life)
         self._over(life, 0)
 
@@ -541,10 +553,13 @@ class Play:
         self.result.refusals.append(Refusal(self.now_ms, client, name, what))
         if what == ENDED:
             self.moments.refused(client, name)
+        else:
+            self.bugs.commit_refused(client, name)
 
     def _note(self, at_ms: int, client: str, kind: str, details: Any) -> None:
         if kind == "fenced" and details in JOINS_AGAIN:
             self.result.refusals.append(Refusal(self.now_ms, client, details.name, FENCED))
+            self.bugs.fenced(client, details.name)
 
     def _member_id(self, prefix: str) -> str:
         """Make an id as a coordinator does, PREFIX-UUID: that of the log, if there is one."""
@@ -592,7 +607,12 @@ class Play:
     def _group_changed(self, event: Transition | ConsumerGroupChange) -> None:
         """Take a new state of the group; an epoch is a rebalance of the consumer protocol."""
         self.changed()
-        state = event.to if isinstance(event, Transition) else event.state
+        if isinstance(event, Transition):
+            state: str | None = event.to
+            self.bugs.classic(event.to)
+        else:
+            state = event.state
+            self.bugs.changed(event)
         if state in ("Stable", "Empty", "Dead", None):
             self._settled()
         elif self._unstable_since_ms is None:
@@ -641,6 +661,7 @@ class Play:
             if not self.result.generations or not self.result.generations[-1].owners:
                 return  # the group was only made
         self._numbered(record["generation_id"])
+        self.bugs.generation(record["generation_id"])
         self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))
 
 

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from operator import itemgetter
 from typing import Any
 
 from coterie.histories.rehearsal.history import Generation, LoggedHistory, count_rebalances
+from coterie.histories.rehearsal.known_bugs import described
 from coterie.histories.rehearsal.moments import Worse, worse_moments
 from coterie.histories.rehearsal.play import Play, Played
 from coterie.histories.rehearsal.variants import KAFKA, Variant
@@ -33,6 +35,15 @@ MOMENT = {
     "longest_unowned_more_ms": "int64",
     "refused_more": "int64",
 }
+FINDING = {
+    "ticket": "string",
+    "releases": "string",
+    "when": "string",
+    "what": "string",
+    "timestamp": "timestamp",  # the first time, in any play
+    "at_ms": "int64",
+    "count": "int64",  # in one play, at most
+}
 FIELDS = {
     "group_id": "string",
     "variant": "string",  # "as it was": the history itself
@@ -50,6 +61,7 @@ FIELDS = {
     "unknown": [{"what": "string", "count": "int64"}],  # what the log does not say
     "worse_moments": "int64",  # than in the history, in the worst play; null: of the history
     "moments": [MOMENT],  # the worst of these
+    "findings": [FINDING],  # known bugs of releases that struck
 }
 Row = dict[str, Any]
 
@@ -205,6 +217,22 @@ def _errors(refused: Counter[str]) -> list[Row]:
     return [{"error": error, "count": count} for error, count in sorted(refused.items())]
 
 
+def _findings(history: LoggedHistory, played: Sequence[Played]) -> list[Row]:
+    """Return the known bugs that struck, by the first time of each."""
+    first: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    for one in played:
+        counts |= Counter(found.ticket for found in one.findings)
+        for found in one.findings:
+            first[found.ticket] = min(found.at, first.get(found.ticket, found.at))
+    names = "releases", "when", "what"
+    return [
+        {"ticket": ticket, **dict(zip(names, described(ticket), strict=True))}
+        | {"timestamp": history.origin_ms + at, "at_ms": at, "count": counts[ticket]}
+        for ticket, at in sorted(first.items(), key=itemgetter(1))
+    ]
+
+
 def _row(history: LoggedHistory, variant: Variant, played: Sequence[Played]) -> Row:
     row: Row = dict.fromkeys(FIELDS)
     row |= {"group_id": history.group, "variant": variant.name, "kafka": variant.kafka}
@@ -224,6 +252,7 @@ def _row(history: LoggedHistory, variant: Variant, played: Sequence[Played]) -> 
     for one in played:
         refused |= one.refused
     row["refused"] = _errors(refused)
+    row["findings"] = _findings(history, played)
     return row
 
 

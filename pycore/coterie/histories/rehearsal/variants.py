@@ -14,6 +14,7 @@ from coterie.coordinator.config import CLASSIC_ONLY as CLASSIC_RELEASES
 from coterie.coordinator.config import DEFAULTS, REPLAYING, coordinator_config, parse_setting
 from coterie.errors import ArgumentError, ConfigError, shown
 from coterie.histories.rehearsal.history import PROTOCOL, LoggedHistory
+from coterie.histories.rehearsal.known_bugs import PLAYED
 from coterie.histories.rehearsal.restarts import Way, rolled, spread
 from coterie.testing.assignors import ASSIGNORS
 from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY, consumer_settings
@@ -21,6 +22,8 @@ from coterie.testing.client.settings import CLASSIC_ONLY, STRATEGY, consumer_set
 KAFKA = "3.9"  # of a log that does not say which release wrote it
 CONSUMER_KAFKA = "4.4"  # of protocol=consumer, where the history's release has none
 MOST_DIGITS = 10
+PLAYABLE = (*CLASSIC_RELEASES, *REPLAYING)
+SAME = {exact: release for release, exact in PLAYED.items()} | {"3.9.1": "3.9"}
 SESSION = "session.timeout.ms"
 NUMBERS = (SESSION, "heartbeat.interval.ms", "max.poll.interval.ms")
 OWN = ("protocol", "kafka", "assignor", "static", "deploy", "way", "at")
@@ -120,6 +123,16 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
         if key in pairs:
             raise ArgumentError(f"{key} is given twice in one variant: {shown(text)}")
         pairs[key] = value
+    return _variant(text, pairs, kafka)
+
+
+def release_in(text: str) -> str | None:
+    """Return the release that the text of a variant names."""
+    pairs = dict(pair.partition("=")[::2] for pair in text.split(","))
+    return pairs.get("kafka")
+
+
+def _variant(text: str, pairs: dict[str, str], kafka: str) -> Variant:
     protocol = pairs.pop("protocol", None)
     if protocol not in (None, "classic", "consumer"):
         raise ArgumentError(f"protocol={protocol}: there are classic and consumer")
@@ -127,7 +140,7 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
     if release is None:
         no_groups = protocol == "consumer" and kafka in CLASSIC_RELEASES
         release = CONSUMER_KAFKA if no_groups else kafka
-    check_release(release)
+    release = release_named(release)
     if protocol == "consumer" and release in CLASSIC_RELEASES:
         raise ArgumentError(f"kafka={release} has no consumer protocol; kafka=4.1 has")
     static = pairs.pop("static", "false")
@@ -156,10 +169,18 @@ def release_of(history: LoggedHistory) -> str:
     return REPLAYING[0] if newer else KAFKA
 
 
-def check_release(kafka: str) -> None:
-    """Raise an ArgumentError if there is no such release of the coordinator."""
-    if kafka not in (releases := (*CLASSIC_RELEASES, *REPLAYING)):
-        raise ArgumentError(f"kafka={kafka}: there are {', '.join(releases)}")
+def release_named(kafka: str) -> str:
+    """Return the release of the coordinator that has the rules of one of Kafka: 4.3 of 4.3.0.
+
+    Raises
+    ------
+    ArgumentError
+        There is none.
+    """
+    kafka = SAME.get(kafka, kafka)
+    if kafka in PLAYABLE:
+        return kafka
+    raise ArgumentError(f"kafka={kafka}: there are {', '.join(PLAYABLE)}")
 
 
 def _settings(pairs: dict[str, str], protocol: str | None) -> dict[str, Any]:
