@@ -429,3 +429,39 @@ def test_a_row_names_what_the_way_ends_in_and_the_errors_of_kafka():
     _, row = rehearse(CLASSIC, [read_variant(text, "4.4")], kafka="4.4", plays=1)
     assert (row["kafka"], row["protocol"]) == ("4.4", "consumer")
     assert row["refused"] == [{"error": "GROUP_ID_NOT_FOUND", "count": 3}]
+
+
+# A bound
+
+
+def test_a_play_of_a_group_that_never_settles_is_cut():
+    """Heartbeats 1 ms shorter than the session: they arrive when it is over."""
+    day_ms = 24 * 60 * MINUTE_MS
+    of = history(start("a", 0), start("b", 10), op("close", "b", 30 * day_ms), orders=4)
+    text = "heartbeat.interval.ms=5999,session.timeout.ms=6000"
+    play = played(of, text, "3.9")
+    assert play.cut_ms is not None
+    assert play.cut_ms < 2 * 60 * MINUTE_MS
+    assert 100 <= play.rebalances <= 1_100
+    as_it_was, row = rehearse(of, [read_variant(text)], plays=1)
+    assert as_it_was["cut_at"] is None
+    assert row["cut_at"] == of.origin_ms + play.cut_ms
+
+
+def test_a_play_of_a_group_that_settles_is_not_cut():
+    """A rebalance that waits for hours, and many with a cause each."""
+    starts = [
+        start("a", 0),
+        start("b", 10),
+        op("pause", "b", MINUTE_MS),
+        start("c", 300 * MINUTE_MS),
+    ]
+    assert played(history(*starts), "max.poll.interval.ms=2147483647").cut_ms is None
+    restarts = [
+        one
+        for at in range(MINUTE_MS, 150 * MINUTE_MS, MINUTE_MS)
+        for one in (op("close", "b", at), start("b", at + SECOND_MS))
+    ]
+    play = played(history(start("a", 0), start("b", 10), *restarts), "kafka=3.9", "3.9")
+    assert play.rebalances > 200
+    assert play.cut_ms is None

@@ -262,7 +262,7 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
         yield tables.Table(title, HEADINGS, kinds, columns)
         yield "\n".join(_notes(of_group[0])) + "\n"
         yield from _moments(of_group)
-        yield "".join(f"{line}\n" for line in _findings(of_group))
+        yield "".join(f"{line}\n" for line in (*_findings(of_group), *_cuts(of_group)))
 
 
 def _moments(rows: list[Row]) -> Iterator[tables.Piece]:
@@ -305,6 +305,16 @@ def _findings(rows: list[Row]) -> Iterator[str]:
             yield (
                 f"{printable(row['variant'])}: {one['ticket']} at "
                 f"{format_time(one['timestamp'])}{times}: {one['when']}: {one['what']}"
+            )
+
+
+def _cuts(rows: list[Row]) -> Iterator[str]:
+    """Yield a line for each variant whose group does not settle."""
+    for row in rows:
+        if row["cut_at"] is not None:
+            yield (
+                f"{printable(row['variant'])}: the group goes on to rebalance and does not settle: "
+                f"a play ends at {format_time(row['cut_at'])}, and the rest is not played"
             )
 
 

@@ -216,9 +216,10 @@ class Findings:
 
     def assigned(self, client: str, settings: Mapping[str, Any]) -> None:
         """Take a consumer that is a member with partitions."""
-        policy = self._coordinator().config["group.consumer.migration.policy"]
-        if (self._type, settings[PROTOCOL], policy) == ("consumer", "classic", "disabled"):
-            self._find(DISABLED, client)
+        if self._type == "consumer" and settings[PROTOCOL] == "classic":
+            policy = self._coordinator().config["group.consumer.migration.policy"]
+            if policy == "disabled":
+                self._find(DISABLED, client)
 
     def ended(self, client: str, error: str, settings: Mapping[str, Any]) -> None:
         """Take an error that ended a consumer."""

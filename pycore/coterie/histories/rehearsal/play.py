@@ -53,6 +53,8 @@ STEP_MS = 1_000
 SESSION_MS = 45_000  # Kafka's session.timeout.ms
 LOAD_MS = 100  # of the log by a new coordinator
 JOIN_MS = 10  # a client has sent its JoinGroup so soon after its start
+RESTLESS_MS = 3_600_000  # of rebalances without a cause: as many as RESTLESS do not end
+RESTLESS, MOST_RESTLESS = 100, 1_000
 LATE_MS = 3_600_000  # what a variant brings after the end of the log is played for so long
 FOREVER_MS = 2**31 - 1
 THEIR_OWN = {  # causes that are the doing of the member that an event names
@@ -87,6 +89,8 @@ class Played:
         Partition-milliseconds without an owner while the group had members; the longest of one.
     rebalances : int
         Generations of the classic protocol, epochs of the consumer protocol.
+    cut_ms : int or None
+        When the play ended before its end, since the group does not settle.
     settling_ms : int
         The longest time from the begin of a rebalance until the group was stable, or until the
         end of the play.
@@ -112,6 +116,7 @@ class Played:
     rebalances: int = 0
     unowned_ms: int = 0
     longest_unowned_ms: int = 0
+    cut_ms: int | None = None
     settling_ms: int = 0
     uncommitted: int = 0
     read_again: int = 0
@@ -220,16 +225,21 @@ class _Owners:
         self._owner_count: Counter[Place] = Counter()
         self._subscribers: Counter[str] = Counter()  # by topic
         self._since: dict[Place, int] = {}  # partitions without an owner
+        self._covered: set[str] = set()  # topics whose partitions have an owner, or are in there
 
     def subscribe(self, topics: Iterable[str], instead_of: Iterable[str] = ()) -> None:
         """Count the partitions of topics from now on, and no more those that nobody reads."""
         self._subscribers.update(topics)
         self._subscribers.subtract(instead_of)
         all_topics = self._play.cluster.topics
-        for topic in topics:
+        for topic in sorted({*topics} - self._covered):
             self.cover((topic, number) for number in range(len(all_topics[topic].logs)))
-        for place in [one for one in self._since if not self._subscribers[one[0]]]:
-            self._end(place)
+            self._covered.add(topic)
+        unread = {topic for topic in instead_of if not self._subscribers[topic]}
+        if unread:
+            self._covered -= unread
+            for place in [one for one in self._since if one[0] in unread]:
+                self._end(place)
 
     def cover(self, places: Iterable[Place]) -> None:
         """Count partitions from now on, if they have subscribers and no owner."""
@@ -277,6 +287,7 @@ class _Owners:
 
     def settle(self) -> None:
         """Count none from now on: the play has ended, or the group has no members."""
+        self._covered.clear()
         for place in list(self._since):
             self._end(place)
 
@@ -327,6 +338,7 @@ class Play:
         self._heartbeat_ms = self._choices.integer(least_ms, max(least_ms, HEARTBEAT_MS))
         self._skipped_ms = 0
         self._busy_until_ms = 0
+        self._happened = 0, 0  # when something did, and the number of rebalances until then
         self._unstable_since_ms: int | None = None
         self._number = -1  # of the last generation or epoch
         self._fenced: str | None = None  # the member that a timeout has just removed
@@ -381,10 +393,16 @@ class Play:
             self._advance(op["at"])
             if self._ordered:
                 self._await_generation(op["after"])
+            if self.result.cut_ms is not None:
+                break
             self._do(op)
         self._advance(self.history.end_ms)
         last_ms = self.schedule.now_ms + LATE_MS
-        while not self._ordered and self.schedule.now_ms < min(self._busy_until_ms, last_ms):
+        while (
+            not self._ordered
+            and self.result.cut_ms is None
+            and self.schedule.now_ms < min(self._busy_until_ms, last_ms)
+        ):
             self._advance(self.now_ms + STEP_MS)
         self.owners.settle()
         self._settled()  # or it has not until the end
@@ -450,10 +468,25 @@ class Play:
     def _advance(self, to_ms: int) -> None:
         """Play until a time of the scenario."""
         while (left_ms := to_ms - self.now_ms) > 0:
+            if self._is_restless():
+                return
             if self.schedule.now_ms >= self._busy_until_ms:
                 self._skip(left_ms)
                 return
             self.schedule.run_until(self.schedule.now_ms + min(left_ms, STEP_MS))
+
+    def _is_restless(self) -> bool:
+        """Whether the group goes on to rebalance with nothing to cause it, which may be for ever.
+
+        Such a play ends: it would cost as much as its time is long.
+        """
+        at, before = self._happened
+        rebalances = self.result.rebalances - before
+        long = self.schedule.now_ms - at >= RESTLESS_MS
+        if rebalances >= MOST_RESTLESS or (rebalances >= RESTLESS and long):
+            self.result.cut_ms = self.now_ms
+            return True
+        return False
 
     def _skip(self, passed_ms: int) -> None:
         """Let time pass in which members only heartbeat."""
@@ -473,6 +506,7 @@ class Play:
         kind, name = op["op"], op.get("consumer", "")
         life = self._lives.get(name)
         self.changed()
+        self._happened = self.schedule.now_ms, self.result.rebalances
         self.moments.happened(op)
         if kind == "start":
             self._start(name, op)

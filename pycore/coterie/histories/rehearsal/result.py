@@ -62,6 +62,7 @@ FIELDS = {
     "worse_moments": "int64",  # than in the history, in the worst play; null: of the history
     "moments": [MOMENT],  # the worst of these
     "findings": [FINDING],  # known bugs of releases that struck
+    "cut_at": "timestamp",  # a play ended here, since the group does not settle; null: none did
 }
 Row = dict[str, Any]
 
@@ -253,6 +254,8 @@ def _row(history: LoggedHistory, variant: Variant, played: Sequence[Played]) -> 
         refused |= one.refused
     row["refused"] = _errors(refused)
     row["findings"] = _findings(history, played)
+    cuts = [one.cut_ms for one in played if one.cut_ms is not None]
+    row["cut_at"] = history.origin_ms + min(cuts) if cuts else None
     return row
 
 
