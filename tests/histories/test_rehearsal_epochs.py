@@ -1,16 +1,17 @@
 """Histories of groups of the consumer protocol: held to logs of real brokers."""
 
 import json
+import random
 
 import pytest
 
 from coterie.errors import ArgumentError
-from coterie.histories.rehearsal.history import LEAD_MS, read_history
+from coterie.histories.rehearsal.history import LEAD_MS, LoggedHistory, read_history
 from coterie.histories.rehearsal.result import rehearse
 from coterie.histories.rehearsal.variants import read_variant, release_of
 from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN
-from support.histories.rehearsed import INCIDENTS, histories_of
+from support.histories.rehearsed import INCIDENTS, histories_of, played_into
 
 PROTOCOLS, KIP848 = INCIDENTS / "protocols", GOLDEN / "logs" / "kip848"
 SESSION = "group.consumer.session.timeout.ms"
@@ -114,3 +115,62 @@ def test_a_log_of_the_consumer_protocol_is_played_under_a_release_that_has_it(tm
     wrong = coterie(*ask, "--kafka", "3.9")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert "has no consumer protocol" in wrong.stderr
+
+
+def drawn(seed):
+    """A history of members that start, close, die, stop polling, come back and change topics."""
+    choose, at, live, ops = random.Random(seed), 0, {}, []
+    topics = {"orders": choose.randint(1, 9), "audit": choose.randint(1, 4)}
+    while len(ops) < 40:
+        at += choose.choice([50, 3_000, 20_000, 70_000, 200_000])
+        kind = choose.choice(["start", "start", "close", "crash", "pause", "subscribe", "grow"])
+        op = {"at": at, "op": kind, "after": 0, "slack_ms": 0}
+        some = dict.fromkeys(choose.sample(sorted(topics), choose.randint(1, 2)), 1)
+        if kind == "start" and len(live) < 6:
+            name = choose.choice([f"c{len(ops)}", "s1", "s2"])
+            if name in live:
+                continue
+            config = {"session.timeout.ms": 45_000, "max.poll.interval.ms": 60_000}
+            config |= {"client.id": name, "member.id": f"{len(ops):022}"}
+            config |= {"partition.assignment.strategy": "range", "group.protocol": "consumer"}
+            config |= {"group.instance.id": name} if name[0] == "s" else {}
+            live[name] = at
+            ops.append({**op, "consumer": name, "subscription": some, "config": config})
+        elif kind == "grow":
+            if choose.random() < 0.3:
+                ops.append({**op, "op": "add_partitions", "topic": "orders", "count": 1})
+        elif kind != "start" and live:
+            name = choose.choice(sorted(live))
+            if kind == "subscribe":
+                ops.append({**op, "consumer": name, "subscription": some})
+            elif at - live.pop(name) > 1_000:
+                ops.append({**op, "consumer": name})
+            else:
+                live[name] = at
+    return LoggedHistory("g", 1_700_000_000_000, topics, ops=ops)
+
+
+def test_the_history_of_a_play_is_read_from_its_log_and_comes_out_again(tmp_path):
+    """A model of known truth: what the play did is what its log says, and most of it is repeated.
+
+    Not all: a member that dies may be played as one that closed, and a target that another epoch
+    overtakes is computed or not, as heartbeats fall.
+    """
+    records = members = owners = late = 0
+    for seed in range(6):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        truth = played_into(folder, drawn(seed), brokers={"coterie.behaviour": "4.1"})
+        (history,) = histories_of(folder)
+        assert [(one.generation, one.owners) for one in history.generations] == [
+            (one.generation, one.owners) for one in truth.generations
+        ]
+        late += sum(op["op"] == "pause" for op in history.ops)
+        (row,) = rehearse(history, [], kafka="4.1", plays=2)
+        records += row["records_in_log"]
+        members += row["same_members"]
+        owners += row["same_owners"]
+    assert records > 150
+    assert members >= 0.97 * records
+    assert owners >= 0.9 * records
+    assert late  # members that did not give up partitions: they did not poll

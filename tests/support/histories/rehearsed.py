@@ -1,12 +1,17 @@
 """The histories of groups of real logs, for a rehearsal."""
 
+from unittest.mock import patch
+
 from coterie.base.progress_bar import ProgressBar
 from coterie.histories.rehearsal.history import read_history
+from coterie.histories.rehearsal.play import Play
 from coterie.insight import answering
 from coterie.insight.question_engine import QuestionRequest
 from coterie.insight.questions import generations
 from coterie.log.folders import find_segments
+from coterie.testing.topic_log import OffsetsLog
 from support.golden_data import GOLDEN
+from support.log_writer import batch
 
 INCIDENTS = GOLDEN / "incidents"
 PLAYED = {"range", "roundrobin", "sticky", "cooperative-sticky", "consumer"}
@@ -28,3 +33,22 @@ def histories_of(path, *groups):
 def history_of(incident, group):
     (found,) = histories_of(INCIDENTS / incident / "log", group)
     return found
+
+
+def played_into(folder, history, **options):
+    """Play a history, and write what its coordinator writes as a log; the play's result."""
+    rows, write = [], OffsetsLog.write
+
+    def keep(log, row):
+        first = write(log, row)
+        rows.append((first, history.origin_ms + play.now_ms, row[-1]))
+        return first
+
+    with patch.object(OffsetsLog, "write", keep):
+        play = Play(history, **options)
+        result = play.run()
+    partition = folder / "__consumer_offsets-0"
+    partition.mkdir()
+    data = [batch(first, [(at, *pair) for pair in pairs]) for first, at, pairs in rows if pairs]
+    (partition / f"{0:020}.log").write_bytes(b"".join(data))
+    return result

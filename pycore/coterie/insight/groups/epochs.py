@@ -92,13 +92,14 @@ class Gone(NamedTuple):
     """A member that is gone.
 
     ``record`` removes it, ``member`` is the member before, ``places`` what it still owned;
-    ``joined_ms`` -1: not known.
+    ``joined_ms`` -1: not known; ``timed_out``: it did not give up partitions in time.
     """
 
     member: Row
     record: GroupRecord
     joined_ms: int
     places: frozenset[Place]
+    timed_out: bool = False
 
 
 class EpochTimeline:
@@ -273,11 +274,13 @@ class EpochTimeline:
             joined_ms = self.joined_ms.pop(member_id, -1)
             if before is not None:
                 places = self.partitions.left_with.pop(member_id, frozenset())
-                self.gone.append(Gone(before, record, joined_ms, places))
+                timeout = self.partitions.timed_out(member_id) if away is None else None
+                gone = Gone(before, record, joined_ms, places, timeout is not None)
+                self.gone.append(gone)
                 detail = None
                 if away is not None:
                     detail = "had left for now, and did not come back"
-                elif (timeout := self.partitions.timed_out(member_id)) is not None:
+                elif timeout is not None:
                     detail = f"perhaps fenced: it did not give up {timeout}"
                 self._add(record, cause_of("left_or_evicted", member_id, before, detail))
             if not self.members:

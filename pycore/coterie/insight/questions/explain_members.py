@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie.insight.groups import departures
-from coterie.insight.groups.departures import Departure
+from coterie.insight.groups.departures import POLL_TIMEOUT, Departure
 from coterie.insight.groups.epochs import Gone
 from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.groups.timeline import EMPTY, SOURCE
@@ -62,7 +62,8 @@ def follow_consumers(
 ) -> list[Departure]:
     """Add how a consumer group's members seem to have left; return those that are gone.
 
-    ``names``: topic id -> name. A static member that had left for now has its own reason.
+    ``names``: topic id -> name. A static member that had left for now has its own reason, and so
+    has one that did not give up partitions in time: it did not poll.
     """
     waiting = {
         (gone.member["member_id"], gone.record.file, gone.record.position): gone for gone in members
@@ -72,8 +73,11 @@ def follow_consumers(
     for place, row in enumerate(events):
         committed.update(spans.last_before(group, place))
         left: dict[str, Departure] = {}
+        late: set[str] = set()
         for cause in row["causes"]:
             name = cause["member_id"], row["file"], row["position"]
+            if name in waiting and waiting[name].timed_out:
+                late.add(name[0])
             if cause["what"] != "left_or_evicted" or cause["detail"] or name not in waiting:
                 continue
             departure = departure_of_consumer(waiting.pop(name), committed, names)
@@ -81,6 +85,8 @@ def follow_consumers(
                 left[name[0]] = departure
         if left and departures.add_suggestions(row, left):
             row["cause"] = row_in_words(row)
+        if late:
+            row["suggested"] = row.get("suggested", {}) | dict.fromkeys(late, POLL_TIMEOUT)
         found += left.values()
     return found
 
