@@ -101,6 +101,11 @@ CURVE = {"topic": "orders", "partition": 0, "times": [1, 2], "offsets": [1, 2]}
             "events[0].count: 1000004 partitions are more than 1000000",
         ),
         (document(start("a", 0, config={"group.id": "h"})), "events[0].config.group.id"),
+        (
+            document(*(start(name, 0, config={"member.id": "m"}) for name in "ab")),
+            "events[1].config.member.id: another member has 'm'",
+        ),
+        (document(start("a", 0), group=""), "group: it has no name"),
         (document(start("a", 0, config={"member.id": 1})), "events[0].config.member.id: 1"),
         (document(start("a", 0, config={"sesion.timeout.ms": 1})), "session.timeout.ms"),
         (document(start("a", 0, config={"session.timeout.ms": 0})), "events[0].config: session"),
@@ -133,7 +138,6 @@ def test_what_is_wrong_in_a_scenario_is_one_line_that_names_the_place(value, mes
         ('{"version": ' + "9" * 5_000 + "}", (), 1, "digits"),
         ("\udcff", (), 1, "not text"),
         (json.dumps(document(start("a", 0), kafka="2.0")), (), 1, "there are 3.9"),
-        (json.dumps(document(start("a", 0), group="")), (), 1, "group"),
         ("{}", ("--group", "g"), 2, "--group is for LOG..."),
         ("{}", ("--since", "2026-01-01T00:00:00Z"), 2, "--since is for LOG..."),
     ],
@@ -144,6 +148,13 @@ def test_a_file_that_is_no_scenario_is_one_line(tmp_path, text, options, status,
     done = coterie("rehearse", file, *options)
     assert (done.returncode, done.stderr.count("\n")) == (status, 1)
     assert message in done.stderr
+
+
+def test_the_scenario_and_the_answer_are_two_files(tmp_path):
+    out = tmp_path / "one.json"
+    done = coterie("rehearse", LOG, *GROUP, "--scenario-out", out, "-o", out)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "--scenario-out" in done.stderr
 
 
 def test_a_scenario_is_of_one_group(tmp_path):

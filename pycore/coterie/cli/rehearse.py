@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
@@ -113,6 +114,10 @@ def command(
         _say_bugs(release_in(text) for text in variants)
         raise click.UsageError(str(error)) from None
     if scenario_out is not None:
+        if options.out is not None and os.path.realpath(scenario_out) == os.path.realpath(
+            options.out
+        ):
+            raise click.UsageError("--scenario-out and --out are one file; name two")
         check_file(scenario_out, overwrite=options.overwrite, inputs=options.inputs)
     if options.logs.document is None:
         options.files.extend((*server_logs, *request_logs))

@@ -124,6 +124,8 @@ def read(value: Any) -> tuple[LoggedHistory, str | None]:
         raise ScenarioError(
             f"format: {shown(form[0])} version {shown(form[1])} is not {FORMAT!r} version {VERSION}"
         )
+    if not head.get("group", "group"):
+        raise ScenarioError("group: it has no name")
     history = LoggedHistory(
         head.get("group", "group"),
         head.get("origin_ms", 0),
@@ -177,7 +179,7 @@ class _Events:
 
     def __init__(self, topics: Mapping[str, int]) -> None:
         self.sizes = Counter(topics)
-        self.live: set[str] = set()
+        self.live: dict[str, str] = {}  # consumer -> member id
         self.started = 0
         self.last_ms = 0
         self._check_sizes("topics")
@@ -208,20 +210,22 @@ class _Events:
         elif "consumer" in op and op["consumer"] not in self.live:
             raise ScenarioError(f"{place}.consumer: {shown(op['consumer'])} does not run")
         if kind in (CLOSED, CRASHED, PAUSED):
-            self.live.remove(op["consumer"])
+            del self.live[op["consumer"]]
         return op
 
     def _start(self, op: Object, place: str) -> None:
         name = op["consumer"]
         if name in self.live:
             raise ScenarioError(f"{place}.consumer: {shown(name)} runs already")
-        self.live.add(name)
         self.started += 1
         op["config"] = _config(op.get("config", {}), f"{place}.config") | {
             key: op.get("config", {}).get(key, default)
             for key, default in (("client.id", name), ("member.id", f"{name}-{self.started}"))
         }
-        CHECKS["text"](op["config"]["member.id"], f"{place}.config.member.id")
+        member_id = CHECKS["text"](op["config"]["member.id"], f"{place}.config.member.id")
+        if member_id in self.live.values():
+            raise ScenarioError(f"{place}.config.member.id: another member has {shown(member_id)}")
+        self.live[name] = member_id
 
     def _check_topic(self, topic: str, place: str) -> None:
         if topic not in self.sizes:
