@@ -221,7 +221,7 @@ wheel: dev
 # PyInstaller sees what a clean environment has, so this one has no Spark. The product answers last,
 # without an environment, as the command of $(VENV) does; `-c` is how `watch` starts its processes.
 STANDALONE := build/standalone
-FROZEN     := report,cluster,serve,regex
+FROZEN     := report,cluster,serve,regex,histories,mcp
 standalone: build
 	@rm -rf $(STANDALONE)
 	@$(call step,building the wheel,\
@@ -236,7 +236,8 @@ standalone: build
 	        $(addprefix --recursive-copy-metadata=,coterie aiokafka google-re2 jinja2 uvloop) \
 	        --exclude-module coterie_spark --specpath $(STANDALONE) --workpath $(STANDALONE)/work \
 	        --distpath $(STANDALONE) tools/standalone.py)
-	@cmp <($(VENV)/bin/coterie explain $(LOG)) <(env -i $(STANDALONE)/coterie/coterie explain $(LOG))
+	@for ask in "explain $(LOG)" "rehearse tests/golden/logs/basic --group grp-java-sticky"; do \
+	    cmp <($(VENV)/bin/coterie $$ask) <(env -i $(STANDALONE)/coterie/coterie $$ask); done
 	@env -i $(STANDALONE)/coterie/coterie -c 'from coterie.live.page_worker import main'
 	@tar czf $(STANDALONE)/coterie-linux-$$(uname -m).tar.gz -C $(STANDALONE) coterie
 	@ls -sh $(STANDALONE)/*.tar.gz

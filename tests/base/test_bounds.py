@@ -1,5 +1,7 @@
 """The bounds and defaults of the functions that all rooms share."""
 
+import sys
+
 import pytest
 
 from coterie.base import arguments
@@ -57,6 +59,18 @@ def test_an_error_is_at_the_beginning_of_a_value_unless_it_says_where():
     assert (named.kind, named.position) == ("crc", 7)
     assert (str(TraceError("x")), TraceError("x").line) == ("x", None)
     assert (str(TraceError("x", line=3)), TraceError("x", line=3).line) == ("line 3: x", 3)
+
+
+def test_a_module_that_is_missing_where_nothing_can_be_installed_is_not_in_the_folder(monkeypatch):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)  # as PyInstaller does
+    error = missing_module(ModuleNotFoundError(name="pyarrow"))
+    says = "pyarrow is not in the standalone folder; with Python: pip install 'coterie[arrow]'"
+    assert str(error).startswith(says)
+
+
+def test_an_extra_is_named_by_what_its_command_imports_first():
+    """The package that the extra names, or one that this package needs."""
+    assert "coterie[mcp]" in str(missing_module(ModuleNotFoundError(name="anyio")))
 
 
 def test_the_error_for_a_missing_module_says_how_to_get_its_package():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from coterie.errors import CoterieError
 
 NEEDS = {  # optional module -> how to get it
@@ -15,6 +17,7 @@ NEEDS = {  # optional module -> how to get it
     "hypothesis": "pip install 'coterie[histories]'",
     "jinja2": "pip install 'coterie[report]'",
     "mcp": "pip install 'coterie[mcp]'",
+    "anyio": "pip install 'coterie[mcp]'",
     "markupsafe": "pip install 'coterie[report]'",
 }
 
@@ -24,4 +27,6 @@ def missing_module(error: ModuleNotFoundError) -> CoterieError:
     name = (error.name or "").partition(".")[0]
     if name not in NEEDS:
         raise error
+    if getattr(sys, "frozen", False):  # by PyInstaller: nothing can be installed there
+        return CoterieError(f"{name} is not in the standalone folder; with Python: {NEEDS[name]}")
     return CoterieError(f"{name} is not installed; {NEEDS[name]}")
