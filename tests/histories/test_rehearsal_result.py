@@ -72,6 +72,13 @@ def test_a_member_that_stopped_polling_began_what_its_timeout_did():
     assert causes == [("a started", 0), ("b stopped polling", 61)]
 
 
+def test_who_lost_its_partitions_long_after_the_coordinator_moved_began_it_itself():
+    stop = {"at": HOUR_MS, "op": "coordinator_stop", "after": 0, "slack_ms": 0, "group": "g"}
+    of = history(stop, op("close", "b", 2 * HOUR_MS))
+    causes = [(one.cause, round(one.at / HOUR_MS)) for one in Play(of).run().moments]
+    assert causes == [("a started", 0), ("b closed", 2)]
+
+
 def test_a_restart_that_is_moved_to_another_time_is_compared_with_itself():
     """Two of four at once, and one after the other: neither costs more than both together."""
     starts = [op("start", name, place) for place, name in enumerate("abcd")]

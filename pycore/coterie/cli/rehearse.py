@@ -62,8 +62,8 @@ PARTS = {  # a column of ranges -> its unit
     multiple=True,
     metavar="KEY=VALUE[,...]",
     help="What to play it under: protocol=consumer, kafka=4.4, assignor=cooperative-sticky, "
-    "static=true, deploy=rolling:30s, session.timeout.ms=45000. Several in one go together; "
-    "repeatable.",
+    "static=true, deploy=rolling:30s, session.timeout.ms=45000, way=rolling:30s. Several in one "
+    "go together; repeatable.",
 )
 @click.option(
     "--kafka",

@@ -93,7 +93,8 @@ class Moments:
         place = kind, name or op.get("topic", ""), op["after"]
         self._counts[place] += 1
         self._last = (*place, self._counts[place]), op_words(op)
-        self._last_of[name] = self._last
+        if name:
+            self._last_of[name] = self._last
         if self._present is not None:
             self._present.ops.add(self._last[0])
 
