@@ -1,6 +1,7 @@
 """A group's history, played again: held to logs of real brokers, and to what a variant must do."""
 
 import csv
+import dataclasses
 import json
 import re
 import shlex
@@ -316,6 +317,7 @@ def test_another_protocol_and_release_are_played():
         ("kafka=4.9", "there are 3.9"),
         ("protocol=consumer,kafka=3.9", "no consumer protocol"),
         ("assignor=best", "there are range"),
+        ("assignor=range+range", "name each once"),
         ("sesion.timeout.ms=1", "session.timeout.ms"),
         ("session.timeout.ms=soon", "no number of ms"),
         ("session.timeout.ms=9999999999", "session.timeout.ms"),
@@ -337,6 +339,11 @@ def test_another_protocol_and_release_are_played():
 def test_a_wrong_variant_is_refused_with_what_there_is(text, message):
     with pytest.raises(ArgumentError, match=re.escape(message)):
         read_variant(text)
+
+
+def test_spaces_after_the_commas_of_a_variant_are_no_part_of_it():
+    dense, loose = map(read_variant, ("kafka=4.4,static=true", "kafka=4.4, static=true"))
+    assert loose == dataclasses.replace(dense, name=loose.name)
 
 
 def test_a_group_without_a_generation_is_refused():
@@ -372,6 +379,8 @@ def test_csv_has_the_same_as_json():
         ((), 2, "--group"),
         (("--group", "eager", "--kafka", "4.4,protocol=consumer"), 2, "there are 3.9"),
         (("--group", "eager", "--to", "kafka=2"), 2, "there are 3.9"),
+        (("--group", "eager", "--to", "assignor=uniform"), 2, "there are range, roundrobin"),
+        (("--group", "eager", "--to", "way=rolling:5s,at=0"), 2, "is not between 2026-11-24"),
         (("--group", "nobody"), 1, "nobody"),
     ],
 )

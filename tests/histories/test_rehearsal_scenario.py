@@ -57,7 +57,7 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path):
     file.write_text("mine")
     done = coterie("rehearse", LOG, *GROUP, "--scenario-out", file)
     assert (done.returncode, file.read_text()) == (1, "mine")
-    assert "--overwrite" in done.stderr
+    assert all(word in done.stderr for word in (f"--scenario-out {file}", "--overwrite"))
     coterie_ok("rehearse", LOG, *GROUP, "--scenario-out", file, "--overwrite")
     assert json.loads(file.read_text())["group"] == "eager"
 
@@ -155,6 +155,19 @@ def test_the_scenario_and_the_answer_are_two_files(tmp_path):
     done = coterie("rehearse", LOG, *GROUP, "--scenario-out", out, "-o", out)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     assert "--scenario-out" in done.stderr
+
+
+def test_a_variant_that_does_not_go_with_the_history_leaves_no_file(tmp_path):
+    out = "--scenario-out", tmp_path / "s.json", "-o", tmp_path / "rows.json"
+    done = coterie("rehearse", LOG, *GROUP, *out, "--to", "assignor=uniform")
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_the_words_of_a_scenario_do_not_reach_the_terminal_raw(tmp_path):
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(document(START, unknown={"a\nb\x1b[31m": 1})))
+    done = coterie_ok("rehearse", file, "--plays", "1")
+    assert "the log does not say: a\\nb\\x1b[31m (1)" in done.stdout
 
 
 def test_a_scenario_is_of_one_group(tmp_path):

@@ -14,18 +14,20 @@ from coterie.base.atomic_file import OutputError, atomic_write, check_file
 
 
 @contextlib.contextmanager
-def whole_file(out: str, *, overwrite: bool, inputs: Iterable[str] = ()) -> Iterator[Path]:
+def whole_file(
+    out: str, *, overwrite: bool, inputs: Iterable[str] = (), option: str = "--out"
+) -> Iterator[Path]:
     """Yield a temporary file, which becomes ``out`` when the block succeeds.
 
     See ``coterie.base.atomic_file.check_file`` for what is refused.
     """
     read = tuple(inputs)
-    target = check_file(out, overwrite=overwrite, inputs=read)
 
-    def check_again() -> None:  # another process may have created the target meanwhile
-        check_file(out, overwrite=overwrite, inputs=read)
+    def check() -> Path:
+        return check_file(out, overwrite=overwrite, inputs=read, option=option)
 
-    with atomic_write(target, check_again) as temporary:
+    # Again before the rename: another process may have created the target meanwhile.
+    with atomic_write(check(), check) as temporary:
         yield temporary
 
 

@@ -44,6 +44,7 @@ HEADINGS = (
     *("REQUESTS", "BYTES"),
 )
 MOMENT_HEADINGS = ("VARIANT", "TIME", "WHAT BEGAN IT", "LASTED", "UNOWNED", "LONGEST", "ENDED")
+SCENARIO_OUT = "--scenario-out"
 PARTS = {  # a column of ranges -> its unit
     "rebalances": 1,
     "unowned_ms": 1000,
@@ -72,7 +73,7 @@ PARTS = {  # a column of ranges -> its unit
     "the consumer protocol, or the scenario's.",
 )
 @click.option(
-    "--scenario-out",
+    SCENARIO_OUT,
     metavar="FILE",
     help="Write the history to FILE.json: edited or not, it can be given in place of LOG...",
 )
@@ -104,7 +105,8 @@ def command(
     """Play the history of groups again: as it was, then under each --to.
 
     Simulated clients of Kafka's own behaviour start, end and stop polling when the log says. The
-    first line shows how well that fits the log. Groups of Kafka Connect and Streams are not played.
+    line below the table shows how well that fits the log. Groups of Kafka Connect and Streams are
+    not played.
     """
     try:
         kafka = None if kafka is None else release_named(kafka)
@@ -118,7 +120,8 @@ def command(
             options.out
         ):
             raise click.UsageError("--scenario-out and --out are one file; name two")
-        check_file(scenario_out, overwrite=options.overwrite, inputs=options.inputs)
+        overwrite, inputs = options.overwrite, options.inputs
+        check_file(scenario_out, overwrite=overwrite, inputs=inputs, option=SCENARIO_OUT)
     if options.logs.document is None:
         options.files.extend((*server_logs, *request_logs))
         lines = read_logs(server_logs, request_logs, log_zone)
@@ -126,22 +129,19 @@ def command(
     else:
         of_logs = {"--server-log": server_logs, "--request-log": request_logs}
         given = [_scenario(options, of_logs)]
-    if scenario_out is not None:
-        _check_one("--scenario-out", given)
-        _write_scenario(given, kafka, scenario_out, options)
+    if kafka is not None:
+        given = [one._replace(kafka=kafka) for one in given]
     is_page = options.form == question_command.PAGE
-    if is_page:
-        _check_one("--format html", given)
+    for option, is_used in ((SCENARIO_OUT, scenario_out is not None), ("--format html", is_page)):
+        if is_used:
+            _check_one(option, given)
+    chosen = [_variants(one, variants) for one in given]  # before any is written or played
+    if scenario_out is not None:
+        _write_scenario(given, scenario_out, options)
     rows: list[Row] = []
-    for history, own_kafka, trusted in given:
-        release = kafka or own_kafka
-        try:
-            Variant(f"--kafka {release}", release).of(history)
-            chosen = [read_variant(text, release) for text in variants]
-        except ArgumentError as error:
-            raise click.UsageError(str(error)) from None
+    for (history, release, trusted), of_group in zip(given, chosen, strict=True):
         outcomes = result.outcomes(
-            history, chosen, kafka=release, plays=plays, moments=moments, timelines=is_page
+            history, of_group, kafka=release, plays=plays, moments=moments, timelines=is_page
         )
         if is_page:
             _write_page(history, list(outcomes), options)
@@ -225,16 +225,27 @@ def _write_page(
         file.writelines(render(history, outcomes))
 
 
-def _write_scenario(
-    given: list[Given], kafka: str | None, out: str, options: question_command.Options
-) -> None:
+def _write_scenario(given: list[Given], out: str, options: question_command.Options) -> None:
     """Write the file of --scenario-out."""
+    overwrite, inputs = options.overwrite, options.inputs
     for one in given:
         with (
-            whole_file(out, overwrite=options.overwrite, inputs=options.inputs) as part,
+            whole_file(out, overwrite=overwrite, inputs=inputs, option=SCENARIO_OUT) as part,
             text_of(part) as file,
         ):
-            file.writelines(scenario.write(one.history, kafka or one.kafka))
+            file.writelines(scenario.write(one.history, one.kafka))
+
+
+def _variants(given: Given, texts: Iterable[str]) -> list[Variant]:
+    """Return the variants of a history; raise a usage error if one does not go with it."""
+    history, release, _ = given
+    try:
+        variants = [read_variant(text, release) for text in texts]
+        for variant in (Variant(f"--kafka {release}", release), *variants):
+            variant.of(history)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from None
+    return variants
 
 
 def _say_bugs(releases: Iterable[str | None]) -> None:
@@ -374,6 +385,6 @@ def _notes(row: Row) -> Iterator[str]:
             "the same owners"
         )
     for one in row["unknown"]:
-        yield f"  the log does not say: {one['what']} ({one['count']:,})"
+        yield f"  the log does not say: {printable(one['what'])} ({one['count']:,})"
     yield "UNOWNED: partition-seconds without an owner; LONGEST of one, SETTLING of a rebalance: s"
     yield "READ AGAIN: records between the log's commits when a partition was lost without a commit"

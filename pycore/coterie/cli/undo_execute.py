@@ -180,7 +180,7 @@ def _save_before(
         for place, offset in plan.before.items()
     ]
     with (
-        whole_file(save, overwrite=overwrite, inputs=inputs) as path,
+        whole_file(save, overwrite=overwrite, inputs=inputs, option="--save") as path,
         text_of(path) as out,
     ):
         out.writelines(reset_lines(saved, with_group=len(plans) > 1))

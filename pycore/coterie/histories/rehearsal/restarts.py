@@ -112,6 +112,7 @@ def _restarted(ops: Sequence[Op], begin: int, gap_ms: int) -> tuple[list[Op], in
                 starts[name] = op
         elif op["op"] in (CLOSED, CRASHED, PAUSED):
             ends.setdefault(name, op["at"] - op["slack_ms"])
+    changes = [op for op in by_time if op["op"] == "subscribe"]
     made: list[Op] = []
     end = begin
     for number, name in enumerate(name for name in starts if name in live):
@@ -119,9 +120,9 @@ def _restarted(ops: Sequence[Op], begin: int, gap_ms: int) -> tuple[list[Op], in
         if ends.get(name, at + AWAY_MS + 1) <= at + AWAY_MS:
             continue
         start, end = starts[name], at + AWAY_MS
-        for op in by_time:
-            if (op["op"], op.get("consumer")) == ("subscribe", name) and start["at"] < op["at"]:
-                start = start if op["at"] > end else {**start, "subscription": op["subscription"]}
+        for op in changes:
+            if op["consumer"] == name and start["at"] < op["at"] <= end:
+                start = {**start, "subscription": op["subscription"]}
         config = start["config"]
         config = {**config, "member.id": f"{config['member.id']}+"}
         here = {"after": 0, "slack_ms": 0}
@@ -133,16 +134,9 @@ def _restarted(ops: Sequence[Op], begin: int, gap_ms: int) -> tuple[list[Op], in
 def spread(ops: Sequence[Op], gap_ms: int) -> list[Op]:
     """Let consumers that were closed together restart one after the other."""
     moved = [dict(op) for op in ops]
-    deploy: list[tuple[int, int]] = []  # places of a close and of the start that follows
-    for place, op in enumerate(moved):
-        if op["op"] != CLOSED:
-            continue
-        back = next(
-            (at for at in range(place + 1, len(moved)) if _starts_again(op, moved[at])), None
-        )
-        if back is None:
-            continue
-        if deploy and op["at"] - ops[deploy[-1][0]]["at"] > DEPLOY_MS:
+    deploy: list[tuple[int, int]] = []
+    for place, back in _restarts(ops):
+        if deploy and ops[place]["at"] - ops[deploy[-1][0]]["at"] > DEPLOY_MS:
             _space(moved, deploy, gap_ms)
             deploy = []
         deploy.append((place, back))
@@ -155,9 +149,19 @@ def spread(ops: Sequence[Op], gap_ms: int) -> list[Op]:
     return sorted(moved, key=lambda op: int(op["at"]))
 
 
-def _starts_again(close: Op, op: Op) -> bool:
-    is_its_start = op["op"] == "start" and op["consumer"] == close["consumer"]
-    return is_its_start and int(op["at"]) - int(close["at"]) <= RESTART_MS
+def _restarts(ops: Sequence[Op]) -> list[tuple[int, int]]:
+    """Return the places of each close and of the start that follows it soon, in order."""
+    found: list[tuple[int, int]] = []
+    starts: dict[str, int] = {}
+    for place in reversed(range(len(ops))):
+        op = ops[place]
+        if op["op"] == "start":
+            starts[op["consumer"]] = place
+        elif op["op"] == CLOSED:
+            back = starts.get(op["consumer"])
+            if back is not None and ops[back]["at"] - op["at"] <= RESTART_MS:
+                found.append((place, back))
+    return found[::-1]
 
 
 def _space(ops: list[Op], deploy: list[tuple[int, int]], gap_ms: int) -> None:

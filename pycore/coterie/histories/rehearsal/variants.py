@@ -75,8 +75,8 @@ class Variant:
             own = self.protocol or start["config"].get(PROTOCOL, "classic")
             if own == "consumer" and self.kafka in CLASSIC_RELEASES:
                 raise ArgumentError(
-                    f"{self.name}: kafka={self.kafka} has no consumer protocol, and members of "
-                    f"group {shown(history.group)} speak it; add protocol=classic"
+                    f"{self.name}: Kafka {self.kafka} has no consumer protocol, which members of "
+                    f"group {shown(history.group)} speak; 4.1 has, or take protocol=classic"
                 )
             config = {**start["config"], PROTOCOL: own, **_of_protocol(self.settings, own)}
             if self.static:  # that of the log, or the consumer's name
@@ -117,7 +117,7 @@ def read_variant(text: str, kafka: str = KAFKA) -> Variant:
     """
     pairs: dict[str, str] = {}
     for pair in text.split(","):
-        key, equals, value = pair.partition("=")
+        key, equals, value = (part.strip() for part in pair.partition("="))
         if not key or not equals or not value:
             raise ArgumentError(f"{shown(pair)} is not KEY=VALUE")
         if key in pairs:
@@ -191,6 +191,8 @@ def _settings(pairs: dict[str, str], protocol: str | None) -> dict[str, Any]:
         known = (*ASSIGNORS, *SERVER_ASSIGNORS[:1])
         if wrong := [name for name in names if name not in known]:
             raise ArgumentError(f"assignor={wrong[0]}: there are {', '.join(known)}")
+        if len({*names}) < len(names):
+            raise ArgumentError(f"assignor={assignor}: name each once")
         settings[STRATEGY] = ",".join(names)
     for key, value in pairs.items():
         if key not in NUMBERS:
