@@ -95,7 +95,7 @@ def _offset_of(offset, leader_epoch, metadata, commit_timestamp, expire_timestam
     """Return the offset of these fields: the inverse of `_fields_of`."""
     cdef Offset entry = make_offset(offset, leader_epoch, metadata, commit_timestamp,
                                     expire_timestamp, position)
-    entry.topic_id = None if topic_id is None else bytes.fromhex(topic_id)
+    entry.topic_id = None if topic_id is None else bytes.fromhex(<str?> topic_id)
     return entry
 
 
