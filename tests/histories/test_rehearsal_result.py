@@ -11,10 +11,10 @@ import pytest
 
 from coterie.designs.timeline import Timeline
 from coterie.histories.rehearsal import page
-from coterie.histories.rehearsal.history import LEAD_MS, LoggedHistory
+from coterie.histories.rehearsal.history import LEAD_MS, Generation, LoggedHistory
 from coterie.histories.rehearsal.moments import Moment, Worse, worse_moments
 from coterie.histories.rehearsal.play import Play, Played
-from coterie.histories.rehearsal.result import FIELDS, Outcome, outcomes, rehearse
+from coterie.histories.rehearsal.result import FIELDS, Outcome, _fit, outcomes, rehearse
 from coterie.histories.rehearsal.variants import read_variant
 from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN
@@ -88,6 +88,17 @@ def test_a_restart_that_is_moved_to_another_time_is_compared_with_itself():
     rolling = read_variant("deploy=rolling:120s")
     assert "d closed" in [one.cause for one in Play(rolling.of(of)).run().moments]
     assert moments_under(of, rolling.name) == []
+
+
+def test_a_storm_of_rebalances_fits_but_for_those_that_are_missing_or_different():
+    """Of so many, a comparison of each with each would not end."""
+    log = [Generation(at, at, {"a": {"t": [0]}, "b": {"t": [1]}}) for at in range(30_000)]
+    swapped = Generation(9, 9, {"a": {"t": [1]}, "b": {"t": [0]}})
+    alone = Generation(20_000, 20_000, {"a": {"t": [0, 1]}})
+    assert _fit(log, log) == (30_000, 30_000)
+    assert _fit(log, [*log[:9], swapped, *log[10:20_000], alone, *log[20_001:]]) == (29_999, 29_998)
+    assert _fit(log, log[:100]) == (100, 100)
+    assert _fit(log, []) == _fit([], log) == (0, 0)
 
 
 def test_clients_that_an_error_ends_come_first():

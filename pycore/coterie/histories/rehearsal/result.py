@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -262,10 +263,25 @@ def _row(history: LoggedHistory, variant: Variant, played: Sequence[Played]) -> 
 def _fit(log: Sequence[Generation], played: Sequence[Generation]) -> tuple[int, int]:
     """Return how many generations of a log a play had, by members, and by their partitions."""
     members = [[tuple(sorted(one.owners)) for one in side] for side in (log, played)]
-    matcher = SequenceMatcher(a=members[0], b=members[1], autojunk=False)
-    same = [
-        log[a + i].owners == played[b + i].owners
-        for a, b, size in matcher.get_matching_blocks()
-        for i in range(size)
+    # A matcher takes the square of the length, so it gets only what lies between equal ends.
+    begin = _equal_pairs(*members)
+    rest = [side[begin:] for side in members]
+    end = _equal_pairs(*map(reversed, rest))
+    one, other = (side[: len(side) - end] for side in rest)
+    blocks = SequenceMatcher(a=one, b=other, autojunk=False).get_matching_blocks()
+    pairs = [
+        *zip(log[:begin], played[:begin], strict=True),
+        *zip(log[len(log) - end :], played[len(played) - end :], strict=True),
     ]
-    return len(same), sum(same)
+    for a, b, size in blocks:
+        of_log, of_play = (
+            side[begin + at : begin + at + size] for side, at in ((log, a), (played, b))
+        )
+        pairs += zip(of_log, of_play, strict=True)
+    return len(pairs), sum(logged.owners == own.owners for logged, own in pairs)
+
+
+def _equal_pairs(one: Iterable[object], other: Iterable[object]) -> int:
+    """Return how many pairs of two sequences are equal before the first that is not."""
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
