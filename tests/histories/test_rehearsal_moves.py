@@ -1,6 +1,6 @@
 """Moves whose end depends on the release, and the way there: what a rehearsal reports of each.
 
-The releases in which a move strikes are those of docs/rules/releases.md, which has Kafka's tickets.
+Rule: docs/rules/releases.md#consumer-groups, which has the tickets of each release.
 """
 
 import json
