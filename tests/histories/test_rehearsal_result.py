@@ -101,6 +101,14 @@ def test_a_storm_of_rebalances_fits_but_for_those_that_are_missing_or_different(
     assert _fit(log, []) == _fit([], log) == (0, 0)
 
 
+def test_a_group_that_forms_waits_for_its_partitions_under_each_release():
+    """Brokers of 4.x write an empty group first: its members wait all the same."""
+    rows = rehearse(history(), [read_variant("kafka=3.9"), read_variant("kafka=4.4")], plays=1)
+    _, older, newer = ((row["unowned_ms_most"], row["longest_unowned_ms_most"]) for row in rows)
+    assert older == newer
+    assert newer[1] >= 3_000  # the delay of the first rebalance
+
+
 def test_clients_that_an_error_ends_come_first():
     early = Moment(0, "a closed", until=9_000, unowned_ms=900_000)
     late = Moment(500_000, "b started", until=500_000, refused=Counter(GroupMaxSizeReachedError=1))

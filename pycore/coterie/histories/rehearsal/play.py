@@ -690,10 +690,10 @@ class Play:
             for one in members
         }
         if not owners:
+            if not self.result.generations or not self.result.generations[-1].owners:
+                return  # the group was only made: 4.x writes so before the first member has joined
             if not self._away:
                 self.owners.settle()
-            if not self.result.generations or not self.result.generations[-1].owners:
-                return  # the group was only made
         self._numbered(record["generation_id"])
         self.bugs.generation(record["generation_id"])
         self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))
