@@ -198,8 +198,8 @@ def _settings(pairs: dict[str, str], protocol: str | None) -> dict[str, Any]:
         if key not in NUMBERS:
             known = (*OWN, *NUMBERS, *BROKER)
             hint = did_you_mean(key, known)
-            there_are = f"{', '.join((*OWN, *NUMBERS))}, and brokers' settings such as group.max.size"
-            raise ArgumentError(f"{key}: there are {there_are}{hint}")
+            own = ", ".join((*OWN, *NUMBERS))
+            raise ArgumentError(f"{key}: there are {own}, and brokers' group.max.size etc.{hint}")
         if (number := _number(value)) is None:
             raise ArgumentError(f"{key}={shown(value)}: this is no number of ms")
         settings[key] = number
