@@ -18,7 +18,7 @@ from coterie.histories.rehearsal.result import FIELDS, Outcome, _fit, outcomes, 
 from coterie.histories.rehearsal.variants import read_variant
 from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN
-from support.histories.rehearsed import histories_of
+from support.histories.rehearsed import histories_of, history_of
 from support.report.pages import Elements
 from support.terminal import ESCAPES, at_terminal
 
@@ -107,6 +107,14 @@ def test_a_group_that_forms_waits_for_its_partitions_under_each_release():
     _, older, newer = ((row["unowned_ms_most"], row["longest_unowned_ms_most"]) for row in rows)
     assert older == newer
     assert newer[1] >= 3_000  # the delay of the first rebalance
+
+
+def test_a_variant_that_changes_nothing_is_within_the_history_and_no_worse():
+    of = history_of("rolling-restarts", "coop")
+    own, same = rehearse(of, [read_variant("kafka=3.9")], plays=2)
+    assert own["rebalances_least"] <= same["rebalances_least"]
+    assert same["rebalances_most"] <= own["rebalances_most"]
+    assert same["worse_moments"] == 0
 
 
 def test_clients_that_an_error_ends_come_first():

@@ -142,6 +142,8 @@ def outcomes(
     own, (members, owners), best = _plays(
         history, as_it_was, fit, plays=plays, timelines=timelines, ordered=True
     )
+    if changed:  # variants wait for no generation of the log: so the history must not, to compare
+        own += _plays(history, as_it_was, _harm, plays=plays, timelines=False)[0]
     row = _row(history, as_it_was, own) | {
         "in_log": count_rebalances(history.generations),
         "records_in_log": len(history.generations),
