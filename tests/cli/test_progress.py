@@ -12,6 +12,7 @@ from coterie.base import progress_bar
 from coterie.cli import copying, logs, progress
 from support import commandline
 from support.commandline import coterie
+from support.golden_data import INCIDENTS
 from support.log_writer import batch, commit, group_key, group_value
 
 ERASE = "\x1b[2K"  # the terminal forgets a line
@@ -204,6 +205,17 @@ def test_a_bar_on_the_terminal_takes_nothing_from_the_output(command, tmp_path, 
     assert "reading" in shown.stderr
     assert quiet.stdout
     assert (shown.stdout, shown.returncode) == (quiet.stdout, quiet.returncode)
+
+
+def test_a_bar_over_plays_counts_them(monkeypatch):
+    ask = "rehearse", INCIDENTS / "loops" / "log", "--group", "steady", "--plays", "2"
+    quiet = coterie(*ask, "--to", "static=true")
+    monkeypatch.setattr(progress_bar, "AFTER_S", 0)
+    monkeypatch.setattr(commandline, "Stream", TerminalForErrors)
+    shown = coterie(*ask, "--to", "static=true")
+    assert "playing steady" in shown.stderr
+    assert "0/6" in shown.stderr  # as it was in two ways, and the variant
+    assert (shown.stdout, shown.returncode) == (quiet.stdout, 0)
 
 
 def test_no_bar_stands_on_the_terminal_when_a_line_of_the_output_is_written(tmp_path, monkeypatch):

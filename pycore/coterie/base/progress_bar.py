@@ -1,4 +1,4 @@
-"""A progress bar over bytes, for work of more than a second."""
+"""A progress bar over bytes, or over steps, for work of more than a second."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ class ProgressBar:
     """A bar over bytes on standard error at a terminal; in a notebook, a line of text.
 
     There is no timer: the bar appears with the first update that is a second after the start.
+
+    Parameters
+    ----------
+    steps : int, optional
+        The number of steps, where the work has no bytes: ``advance(1)`` after each.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steps: int | None = None) -> None:
         self.began = perf_counter()
         self.in_notebook = "ipykernel" in sys.modules
         self.shown = self.in_notebook or sys.stderr.isatty()
-        self.size = 0
+        self.in_steps = steps is not None
+        self.size = steps or 0
         self.done = 0
         self.what = "reading"
         self.bar: Any = None
@@ -45,9 +51,9 @@ class ProgressBar:
         """Set the number of bytes to read."""
         self.size = size_bytes
 
-    def advance(self, size_bytes: int) -> None:
-        """Add to the number of bytes read."""
-        self.done += size_bytes
+    def advance(self, size: int) -> None:
+        """Add to the number of bytes read, or of steps done."""
+        self.done += size
         self._show()
 
     def stage(self, what: str) -> None:
@@ -73,17 +79,21 @@ class ProgressBar:
         from rich.progress import (
             BarColumn,
             DownloadColumn,
+            MofNCompleteColumn,
             Progress,
+            ProgressColumn,
             TextColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
         )
 
+        amounts: list[ProgressColumn] = [MofNCompleteColumn()]
+        if not self.in_steps:
+            amounts = [DownloadColumn(binary_units=False), TransferSpeedColumn()]
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            DownloadColumn(binary_units=False),
-            TransferSpeedColumn(),
+            *amounts,
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

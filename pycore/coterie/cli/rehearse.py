@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import click
 
 from coterie.base.atomic_file import check_file
 from coterie.base.printable import printable
+from coterie.base.progress_bar import ProgressBar
 from coterie.base.times import format_time
 from coterie.cli import question_command
 from coterie.cli.broker_logs import read_logs, request_log_options, server_log_option
@@ -139,14 +141,23 @@ def command(
     if scenario_out is not None:
         _write_scenario(given, scenario_out, options)
     rows: list[Row] = []
-    for (history, release, trusted), of_group in zip(given, chosen, strict=True):
-        outcomes = result.outcomes(
-            history, of_group, kafka=release, plays=plays, moments=moments, timelines=is_page
-        )
-        if is_page:
-            _write_page(history, list(outcomes), options)
-            return
-        rows += [outcome.row | {"trusted_from": trusted} for outcome in outcomes]
+    with ProgressBar(sum(result.play_count(of_group, plays) for of_group in chosen)) as progress:
+        for (history, release, trusted), of_group in zip(given, chosen, strict=True):
+            progress.stage(f"playing {printable(history.group)}")
+            played = list(
+                result.outcomes(
+                    *(history, of_group),
+                    kafka=release,
+                    plays=plays,
+                    moments=moments,
+                    timelines=is_page,
+                    on_play=partial(progress.advance, 1),
+                )
+            )
+            rows += [outcome.row | {"trusted_from": trusted} for outcome in played]
+    if is_page and given:
+        _write_page(history, played, options)
+        return
     if not question_command.show(result.FIELDS, rows, options, draw=draw):
         question_command.say_no_group(None)
 

@@ -128,10 +128,12 @@ def outcomes(
     plays: int = 3,
     moments: int = MOMENTS,
     timelines: bool = False,
+    on_play: Callable[[], object] = lambda: None,
 ) -> Iterator[Outcome]:
     """Play as :func:`rehearse` does; yield what came out, the history's own first.
 
-    ``timelines``: whether each ``shown`` has its timeline.
+    ``timelines``: whether each ``shown`` has its timeline; ``on_play``: called after each play, of
+    which there are :func:`play_count`.
     """
     changed = [(variant, variant.of(history)) for variant in variants]
     as_it_was = Variant(HISTORY, kafka)
@@ -140,10 +142,10 @@ def outcomes(
         return _fit(history.generations, played.generations)
 
     own, (members, owners), best = _plays(
-        history, as_it_was, fit, plays=plays, timelines=timelines, ordered=True
+        history, as_it_was, fit, on_play, plays=plays, timelines=timelines, ordered=True
     )
     if changed:  # variants wait for no generation of the log: so the history must not, to compare
-        own += _plays(history, as_it_was, _harm, plays=plays, timelines=False)[0]
+        own += _plays(history, as_it_was, _harm, on_play, plays=plays, timelines=False)[0]
     row = _row(history, as_it_was, own) | {
         "in_log": count_rebalances(history.generations),
         "records_in_log": len(history.generations),
@@ -153,12 +155,19 @@ def outcomes(
     }
     yield Outcome(row, best, [])
     for variant, of_variant in changed:
-        played, _, worst = _plays(of_variant, variant, _harm, plays=plays, timelines=timelines)
+        played, _, worst = _plays(
+            of_variant, variant, _harm, on_play, plays=plays, timelines=timelines
+        )
         worse = worse_moments(worst.moments, [one.moments for one in own])
         row = _row(history, variant, played)
         row["worse_moments"] = len(worse)
         row["moments"] = [_moment(history, one) for one in worse[:moments]]
         yield Outcome(row, worst, worse)
+
+
+def play_count(variants: Sequence[Variant], plays: int) -> int:
+    """Return how often a history is played: as it was in two ways, and under each variant."""
+    return plays * (2 + len(variants) if variants else 1)
 
 
 def _harm(played: Played) -> tuple[int, int]:
@@ -169,6 +178,7 @@ def _plays(
     history: LoggedHistory,
     variant: Variant,
     rank: Callable[[Played], tuple[int, int]],
+    on_play: Callable[[], object],
     *,
     plays: int,
     timelines: bool,
@@ -195,6 +205,7 @@ def _plays(
         for number, other in enumerate(played):
             if number != first:
                 other.timeline = None
+        on_play()
     return played, max(ranks), played[ranks.index(max(ranks))]
 
 
