@@ -64,7 +64,7 @@ def measure(members):
         grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) / 1024
         print(
             f"{members:>7,}  {row['variant']:<18}  {row['rebalances_most']:>10,}  "
-            f"{now - began:>6.1f}  {grown_mib:>6.0f}",
+            f"{(now - began) / row['plays']:>6.1f}  {grown_mib:>6.0f}",
             flush=True,
         )
         began = now
