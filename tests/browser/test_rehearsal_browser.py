@@ -53,8 +53,8 @@ def test_worse_moments_are_marked_in_their_lane_and_listed(browser, made):
     (worst, *_) = found[1].worse
     rows = browser.script(ROWS, 2)
     number = next(at for at, row in enumerate(rows) if row.startswith(f"2,{worst.moment.at},"))
-    told = browser.wait(TIP, browser.all(".chart")[2], number)
-    assert told.startswith(f"worse: {worst.moment.cause}")
+    tip = browser.wait(TIP, browser.all(".chart")[2], number)
+    assert tip.startswith(f"worse: {worst.moment.cause}")
     tables = browser.texts("table")
     assert worst.moment.cause in tables[1]
     assert "protocol=consumer" in tables[0]

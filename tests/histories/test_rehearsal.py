@@ -24,7 +24,7 @@ from coterie.insight.groups.departures import ways_of
 from support.commandline import coterie, coterie_ok
 from support.doc_pages import blocks
 from support.golden_data import GOLDEN
-from support.histories.rehearsed import INCIDENTS, histories_of, history_of
+from support.histories.rehearsed import INCIDENTS, histories_of, history_of, op, start
 
 LEAST = 10  # rebalances of a group whose play has to fit its log
 
@@ -64,22 +64,6 @@ def test_what_is_rare_in_a_log_comes_out_again(log, group):
     assert row["same_members"] == row["records_in_log"]
     assert row["rebalances_most"] == row["in_log"]
     assert row["refused"] == []
-
-
-def start(consumer, at, **config):
-    settings = {
-        "session.timeout.ms": 10_000,
-        "max.poll.interval.ms": 60_000,
-        "partition.assignment.strategy": "range",
-        "client.id": consumer,
-        "member.id": f"{consumer}-{at}",
-    }
-    op = {"at": at, "op": "start", "after": 0, "slack_ms": 0, "consumer": consumer}
-    return {**op, "subscription": {"orders": 1}, "config": settings | config}
-
-
-def op(kind, consumer, at):
-    return {"at": at, "op": kind, "after": 0, "slack_ms": 0, "consumer": consumer}
 
 
 def history(*ops):

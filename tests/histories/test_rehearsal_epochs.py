@@ -1,4 +1,4 @@
-"""Histories of groups of the consumer protocol: held to logs of real brokers."""
+"""Histories of groups of the consumer protocol, compared with logs of real brokers."""
 
 import json
 import random

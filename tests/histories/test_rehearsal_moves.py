@@ -25,25 +25,12 @@ from coterie.histories.rehearsal.variants import read_variant
 from support.commandline import coterie, coterie_ok
 from support.doc_pages import DOCS
 from support.golden_data import GOLDEN
+from support.histories.rehearsed import op, start
 
 BEFORE_4_4 = set(REPLAYING) - {"4.4"}
 SECOND_MS, MINUTE_MS = 1_000, 60_000
 ROLL_MS = 30_000
 NO_TOPICS = "0001ffffffff"  # a subscription whose array has the length -1
-
-
-def start(consumer, at, *topics, odd=None, **config):
-    """A start of a classic consumer; settings have underscores in place of dots."""
-    settings = {
-        "session.timeout.ms": 10_000,
-        "max.poll.interval.ms": 60_000,
-        "partition.assignment.strategy": "range",
-        "client.id": consumer,
-        "member.id": f"{consumer}-{at}",
-    } | {name.replace("_", "."): value for name, value in config.items()}
-    made = {"at": at, "op": "start", "after": 0, "slack_ms": 0, "consumer": consumer}
-    subscription = dict.fromkeys(topics or ["orders"], 1)
-    return {**made, "subscription": subscription, "config": settings, "odd": odd or {}}
 
 
 def new(consumer, at, *topics, **config):
@@ -53,10 +40,6 @@ def new(consumer, at, *topics, **config):
 
 def static(consumer, at, *topics, starts=new, **config):
     return starts(consumer, at, *topics, group_instance_id=consumer, **config)
-
-
-def op(kind, consumer, at):
-    return {"at": at, "op": kind, "after": 0, "slack_ms": 0, "consumer": consumer}
 
 
 def history(*ops, **topics):

@@ -18,26 +18,12 @@ from coterie.histories.rehearsal.result import FIELDS, Outcome, _fit, outcomes, 
 from coterie.histories.rehearsal.variants import read_variant
 from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN
-from support.histories.rehearsed import histories_of, history_of
+from support.histories.rehearsed import histories_of, history_of, op
 from support.report.pages import Elements
 from support.terminal import ESCAPES, at_terminal
 
 RESTARTS = GOLDEN / "incidents" / "rolling-restarts" / "log"
 HOUR_MS = 3_600_000
-
-
-def op(kind, consumer, at):
-    fields = {"at": at, "op": kind, "after": 0, "slack_ms": 0, "consumer": consumer}
-    if kind == "start":
-        fields["subscription"] = {"orders": 1}
-        fields["config"] = {
-            "session.timeout.ms": 10_000,
-            "max.poll.interval.ms": 60_000,
-            "partition.assignment.strategy": "range",
-            "client.id": consumer,
-            "member.id": f"{consumer}-{at}",
-        }
-    return fields
 
 
 BOTH = [op("start", "a", 0), op("start", "b", 10)]

@@ -363,8 +363,8 @@ def test_expiry_is_judged_at_the_time_and_retention_that_are_given(tmp_path):
 def test_the_lag_is_that_of_the_command_at_the_last_end_offsets(tmp_path, file):
     ends = ("--end-offsets", Path(__file__).parents[1] / "insight" / "ends" / file)
     page = report(tmp_path, log("basic"), *ends)
-    told = coterie("lag", log("basic"), *ends, "--latest", "--format", "json")
-    rows = json.loads(told.stdout)
+    done = coterie("lag", log("basic"), *ends, "--latest", "--format", "json")
+    rows = json.loads(done.stdout)
     assert rows
     for group, overview in page.overview.items():
         expected = [row for row in rows if row["group_id"] == group]

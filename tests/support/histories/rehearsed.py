@@ -1,4 +1,4 @@
-"""The histories of groups of real logs, for a rehearsal."""
+"""Histories for a rehearsal: those of groups of real logs, and the ops of made ones."""
 
 from unittest.mock import patch
 
@@ -52,3 +52,23 @@ def played_into(folder, history, **options):
     data = [batch(first, [(at, *pair) for pair in pairs]) for first, at, pairs in rows if pairs]
     (partition / f"{0:020}.log").write_bytes(b"".join(data))
     return result
+
+
+def op(kind, consumer, at, *topics, odd=None, **config):
+    """An op of a scenario; of a start, settings that have underscores in place of dots."""
+    made = {"at": at, "op": kind, "after": 0, "slack_ms": 0, "consumer": consumer}
+    if kind != "start":
+        return made
+    settings = {
+        "session.timeout.ms": 10_000,
+        "max.poll.interval.ms": 60_000,
+        "partition.assignment.strategy": "range",
+        "client.id": consumer,
+        "member.id": f"{consumer}-{at}",
+    } | {name.replace("_", "."): value for name, value in config.items()}
+    subscription = dict.fromkeys(topics or ["orders"], 1)
+    return {**made, "subscription": subscription, "config": settings, "odd": odd or {}}
+
+
+def start(consumer, at, *topics, **fields):
+    return op("start", consumer, at, *topics, **fields)

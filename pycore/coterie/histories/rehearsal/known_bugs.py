@@ -54,6 +54,7 @@ class KnownBug(NamedTuple):
         return any(one == exact or one.startswith(f"{exact}.") for one in self.releases)
 
 
+AGAIN_MS = 5_000  # a client that is fenced joins again so soon
 UPGRADE, FENCED, DOWNGRADE, LOAD = "KAFKA-18134", "KAFKA-19233", "KAFKA-19546", "KAFKA-19862"
 UNLOAD, COMMITS, STREAMS, VOTE = "KAFKA-20115", "KAFKA-20066", "KAFKA-20254", "KAFKA-20434"
 EMPTIED, UNREADABLE, FULL = "KAFKA-20442", "KAFKA-20662", "KAFKA-20601"
@@ -274,9 +275,6 @@ class Findings:
         if not isinstance(group, DescribedConsumerGroup):
             return set()
         return {member.instance_id for member in group.members}
-
-
-AGAIN_MS = 5_000  # a client that is fenced joins again so soon
 
 
 def _names(settings: Mapping[str, Any]) -> list[str]:

@@ -34,7 +34,7 @@ from coterie.histories.rehearsal.history import (
 )
 from coterie.histories.rehearsal.known_bugs import Finding, Findings
 from coterie.histories.rehearsal.moments import REBALANCE, Moment, Moments
-from coterie.histories.rehearsal.restarts import RESTART_MS
+from coterie.histories.rehearsal.restarts import restarts
 from coterie.testing.client.classic_membership import ClassicMembership
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.consumer_membership import ConsumerMembership
@@ -427,7 +427,9 @@ class Play:
                 at = max(at, started_ms[name] + JOIN_MS)
             drawn.append({**op, "at": at})
         drawn.sort(key=lambda op: int(op["at"]))
-        return _with_returns(drawn)
+        for end, _ in restarts(drawn, (CLOSED, CRASHED, PAUSED)):
+            drawn[end]["returns"] = True
+        return drawn
 
     def settings_of(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a consumer."""
@@ -536,14 +538,14 @@ class Play:
         elif kind == CLOSED:
             life.close()
             member_ms = session_ms if "group.instance.id" in life.settings else 0
-            self._over(life, member_ms, returns=op["returns"])
+            self._over(life, member_ms, returns=op.get("returns", False))
         elif kind == CRASHED:
             life.crash()
-            self._over(life, session_ms, returns=op["returns"])
+            self._over(life, session_ms, returns=op.get("returns", False))
         else:
             life.pause()
             poll_ms = life.settings["max.poll.interval.ms"]
-            self._over(life, poll_ms, returns=op["returns"])
+            self._over(life, poll_ms, returns=op.get("returns", False))
             self.changed(for_ms=poll_ms)
 
     def _start(self, name: str, op: Mapping[str, Any]) -> None:
@@ -697,18 +699,6 @@ class Play:
         self._numbered(record["generation_id"])
         self.bugs.generation(record["generation_id"])
         self.result.generations.append(Generation(self.now_ms, record["generation_id"], owners))
-
-
-def _with_returns(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Let each end say whether its consumer is only restarted: it starts again soon."""
-    starts_ms: dict[str, int] = {}
-    for op in reversed(ops):
-        if op["op"] == "start":
-            starts_ms[op["consumer"]] = op["at"]
-        elif op["op"] in (CLOSED, CRASHED, PAUSED):
-            again_ms = starts_ms.pop(op["consumer"], None)
-            op["returns"] = again_ms is not None and again_ms - op["at"] <= RESTART_MS
-    return ops
 
 
 def _make_odd(consumer: Consumer, odd: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ ones. On the way back the consumers restart once more, with the old settings; br
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,7 +135,7 @@ def spread(ops: Sequence[Op], gap_ms: int) -> list[Op]:
     """Let consumers that were closed together restart one after the other."""
     moved = [dict(op) for op in ops]
     deploy: list[tuple[int, int]] = []
-    for place, back in _restarts(ops):
+    for place, back in restarts(ops):
         if deploy and ops[place]["at"] - ops[deploy[-1][0]]["at"] > DEPLOY_MS:
             _space(moved, deploy, gap_ms)
             deploy = []
@@ -149,16 +149,19 @@ def spread(ops: Sequence[Op], gap_ms: int) -> list[Op]:
     return sorted(moved, key=lambda op: int(op["at"]))
 
 
-def _restarts(ops: Sequence[Op]) -> list[tuple[int, int]]:
-    """Return the places of each close and of the start that follows it soon, in order."""
+def restarts(ops: Sequence[Op], ends: Collection[str] = (CLOSED,)) -> list[tuple[int, int]]:
+    """Return the places of each end and of the start that follows it soon, in order.
+
+    ``ends``: the kinds of ops that end a consumer.
+    """
     found: list[tuple[int, int]] = []
     starts: dict[str, int] = {}
     for place in reversed(range(len(ops))):
         op = ops[place]
         if op["op"] == "start":
             starts[op["consumer"]] = place
-        elif op["op"] == CLOSED:
-            back = starts.get(op["consumer"])
+        elif op["op"] in ends:
+            back = starts.pop(op["consumer"], None)
             if back is not None and ops[back]["at"] - op["at"] <= RESTART_MS:
                 found.append((place, back))
     return found[::-1]
